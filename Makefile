@@ -1,0 +1,64 @@
+# Needs only Python 3.11 with pip and venv, and make. `make setup` brings the rest.
+
+PYTHON ?= python3
+SEEDS ?= 2000
+BIN := .venv/bin
+UV := $(BIN)/uv
+REQUIREMENTS := requirements.txt requirements-dev.txt requirements-uv.txt
+
+.PHONY: setup demo test test-long check bench bench-store simulate mutants ci lock format clean
+.DELETE_ON_ERROR:
+
+setup: .venv/installed  # everything that the other targets need
+	@tools/debian-parts
+
+.venv/installed: pyproject.toml $(REQUIREMENTS)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(REQUIREMENTS)
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: setup
+	$(BIN)/holdfast demo
+
+test: setup
+	$(BIN)/pytest -q
+
+test-long: setup  # pytest answers 5 where no test is marked long
+	$(BIN)/pytest -q -m long || test $$? -eq 5
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: bench-store
+
+bench-store: setup
+	$(BIN)/python -m bench.store
+
+simulate: setup
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: setup
+	$(BIN)/python -m tests.mutants
+
+ci:
+	.ci/run
+
+# Newest versions that pyproject.toml allows, pinned with their hashes.
+EXPORT := $(UV) export --quiet --locked --no-emit-project --no-header --no-annotate --format requirements.txt
+lock: setup
+	$(UV) lock --upgrade
+	$(EXPORT) --all-extras --output-file requirements.txt
+	$(EXPORT) --only-group dev --output-file requirements-dev.txt
+	$(EXPORT) --only-group bootstrap --output-file requirements-uv.txt
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -1,0 +1,103 @@
+"""What can go wrong, as a tree. Every message names the way out.
+
+HoldfastError
+├── InvalidInput (also a ValueError)   refused at the door; nothing was changed
+│   ├── PayloadRefused                 too large, too deep, or not JSON
+│   └── KeyConflict                    the idempotency key belongs to another payload
+├── UnknownTask (also a LookupError)   no such task here
+├── LeaseLost                          the lease moved on; what was to be written was not
+├── JournalConflict                    another value is already recorded for this step
+└── StoreError
+    ├── StoreUnreachable               no answer; the call may or may not have been written
+    ├── NotAStore                      something answers, but it is not a database of ours
+    └── SchemaMismatch                 the database and this release do not fit each other
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "HoldfastError",
+    "InvalidInput",
+    "JournalConflict",
+    "KeyConflict",
+    "LeaseLost",
+    "NotAStore",
+    "PayloadRefused",
+    "SchemaMismatch",
+    "StoreError",
+    "StoreUnreachable",
+    "UnknownTask",
+]
+
+
+class HoldfastError(Exception):
+    """The root: catch this to catch everything that Holdfast raises on purpose."""
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """A value was refused before anything was changed."""
+
+
+class PayloadRefused(InvalidInput):
+    """A payload or result that cannot be stored as bounded JSON."""
+
+
+class KeyConflict(InvalidInput):
+    """An idempotency key that is already taken by a task with another type or payload."""
+
+    def __init__(self, key: str, tenant: str, existing: Any) -> None:
+        self.key, self.tenant, self.existing = key, tenant, existing
+        super().__init__(
+            f"idempotency key {key!r} of tenant {tenant!r} belongs to task {existing}, which has "
+            "another type or payload; use a new key for new work, or send the same payload again"
+        )
+
+
+class UnknownTask(HoldfastError, LookupError):
+    """A task id that the store does not know (any more)."""
+
+    def __init__(self, ids: Iterable[Any]) -> None:
+        self.ids = tuple(ids)
+        super().__init__(
+            f"no such task: {', '.join(map(str, self.ids))}; it was never accepted here, "
+            "was discarded, or is past its retention"
+        )
+
+
+class LeaseLost(HoldfastError):
+    """A worker's write that came too late: the task has moved on, and nothing was changed."""
+
+    def __init__(self, verb: str, task: Any) -> None:
+        self.verb, self.task = verb, task
+        super().__init__(
+            f"{verb} of task {task} was refused: this lease is no longer valid. Stop the work; "
+            "the task was recovered, settled or cancelled in the meantime"
+        )
+
+
+class JournalConflict(HoldfastError):
+    """A step position that is already recorded with another value."""
+
+    def __init__(self, task: Any, positions: Iterable[int]) -> None:
+        self.task, self.positions = task, tuple(positions)
+        super().__init__(
+            f"task {task} has other values recorded at step {', '.join(map(str, self.positions))}; "
+            "read the journal again and continue from what it says"
+        )
+
+
+class StoreError(HoldfastError):
+    """The database could not do what was asked."""
+
+
+class StoreUnreachable(StoreError):
+    """The database does not answer."""
+
+
+class NotAStore(StoreError):
+    """The address leads to something that is not a Holdfast database."""
+
+
+class SchemaMismatch(StoreError):
+    """The schema in the database is too old or too new for this release."""

@@ -1,0 +1,34 @@
+"""Ids that are made by the caller, so that asking twice is harmless."""
+
+import os
+import threading
+import time
+from uuid import UUID
+
+__all__ = ["new_grant", "new_id", "new_worker_id"]
+
+_lock = threading.Lock()
+_last = 0
+
+
+def new_id() -> UUID:
+    """A UUIDv7: ascending within this process, also many in one millisecond."""
+    global _last
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    stamp = milliseconds << 12 | rest * 4096 // 1_000_000
+    with _lock:
+        if stamp <= _last:
+            stamp = _last + 1
+        _last = stamp
+    chance = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
+    return UUID(int=(stamp >> 12) << 80 | 0x7000 << 64 | (stamp & 0xFFF) << 64 | 2 << 62 | chance)
+
+
+def new_grant() -> UUID:
+    """The id of one claim call: pure chance, so that no failover can issue it again."""
+    return UUID(bytes=os.urandom(16))
+
+
+def new_worker_id() -> int:
+    """The id of one start of a worker: two containers with pid 1 never share one."""
+    return int.from_bytes(os.urandom(8)) >> 1

@@ -1,0 +1,420 @@
+"""What a store promises, as a few small sets of verbs. Kept by `holdfast.stores`.
+
+Durations go in, instants are born below: only the database's clock decides. Whoever holds a
+`Lease` may write with it; a lease that is no longer valid changes nothing and hears so. Every
+verb may be asked again after a lost answer (ids and grants are made by the caller).
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import msgspec
+
+from holdfast.tasks.lane import Lane
+from holdfast.tasks.lifecycle import Settlement
+from holdfast.tasks.limits import Limit
+from holdfast.tasks.task import Attempt, Claimed, Draft, Failure, Lease, Task, TaskStatus
+
+__all__ = [
+    "Cancelling",
+    "ClaimAnswer",
+    "DeadLetterGroup",
+    "Ending",
+    "Event",
+    "Flows",
+    "Journal",
+    "LeaseView",
+    "Page",
+    "Producing",
+    "Progress",
+    "QueueLoad",
+    "Recovered",
+    "Renewed",
+    "Signal",
+    "Steering",
+    "Step",
+    "Store",
+    "TaskFilter",
+    "Upkeep",
+    "Views",
+    "WorkerRecord",
+    "Working",
+]
+
+
+# ── answers ──────────────────────────────────────────────────────────────────────────────────
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a claim brought, and when to ask again.
+
+    `contended`: work was seen but others were taking it; ask again at once, with this as `after`.
+    `full`: work waits behind a limit; a settle will make room.
+    `next_due`: seconds until the next delayed task is due or a rate opens.
+    `lanes`: moves when lanes were added; then look up anew which lanes to serve.
+    """
+
+    grant: UUID
+    tasks: list[Claimed]
+    contended: int | None
+    full: bool
+    next_due: float | None
+    lanes: int
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """Which leases are gone, and which tasks were asked to cancel."""
+
+    lost: frozenset[UUID]
+    cancel: frozenset[UUID]
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """One lapsed lease that was taken back, and what became of its task."""
+
+    lease: Lease
+    worker: int
+    status: TaskStatus
+    late: float  # seconds since its end
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a worker process. `id` is random per start; `name` is for people."""
+
+    id: int
+    name: str
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    queues: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    slots: int = 1
+    active: int = 0
+    status: str = "ready"
+    started_at: datetime | None = None
+    last_heartbeat: datetime | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a task says it is, and what it saved for its next attempt."""
+
+    percent: float
+    message: str | None
+    saved: bytes | None
+    updated_at: datetime
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded entry of a durable function, byte for byte."""
+
+    position: int
+    name: str
+    kind: str = "step"
+    value: bytes | None = None
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that was sent and not yet consumed, oldest first."""
+
+    id: UUID
+    name: str
+    payload: bytes
+
+
+class Journal(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a durable function needs to go on: what is recorded, sent and woken."""
+
+    steps: list[Step]
+    signals: list[Signal]
+    wakes: list[int]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt ended, or a late write that was refused, in order of `seq`."""
+
+    seq: int
+    kind: str  # done failed cancelled retry snoozed handed_back waiting lost · refused
+    task: UUID
+    fence: int | None
+    worker: int | None
+    by: str | None  # holder recovery operator
+    at: datetime
+    error: str | None
+    verb: str | None  # of a refused write
+
+
+class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of one queue. Counts stop at `CAP`: then `capped` is true and they are floors."""
+
+    queue: str
+    paused: bool
+    ready: int
+    scheduled: int
+    blocked: int
+    waiting: int
+    running: int
+    expired: int
+    failed: int
+    oldest_age: float | None
+    capped: bool
+
+
+class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease as people see it."""
+
+    task: UUID
+    type: str
+    queue: str
+    worker: int
+    worker_name: str | None
+    fence: int
+    tries: int
+    started_at: datetime
+    lease_timeout: datetime
+    seconds_left: float
+
+
+class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters that look alike."""
+
+    type: str
+    error_type: str | None
+    error: str | None
+    count: int
+    newest: datetime
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task ended."""
+
+    status: TaskStatus
+    result: bytes | None
+    failure: Failure | None
+
+
+class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tasks to list. None: all."""
+
+    status: TaskStatus | None = None
+    queue: str | None = None
+    type: str | None = None
+    tenant: str | None = None
+    tag: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks, and where the next page begins (None: no more).
+
+    Pending tasks come in the order in which they will be taken, ended ones by their end, newest
+    first, all others by their creation, newest first.
+    """
+
+    tasks: list[Task]
+    next: str | None
+
+
+Cancelling = Literal["cancelled", "requested", "ended", "unknown"]
+
+
+# ── verbs ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Producing(Protocol):
+    """Bringing tasks in."""
+
+    async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
+        """Accept all of them or none; answers their ids, or those that hold their keys already.
+
+        With `conn` (a connection of the caller's, inside its transaction) they are accepted when
+        that transaction commits. Raises `KeyConflict` when a key belongs to another payload.
+        """
+        ...
+
+
+class Working(Protocol):
+    """What a worker does. Every write is guarded by the lease's (task, grant)."""
+
+    async def register(self, worker: WorkerRecord) -> None: ...
+
+    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> frozenset[UUID]:
+        """Say that the worker lives; answers which of the held tasks were asked to cancel."""
+        ...
+
+    async def sign_off(self, worker: int) -> None: ...
+
+    async def lanes(self) -> tuple[int, dict[int, Lane]]:
+        """The lanes' change counter and all lanes, by id."""
+        ...
+
+    async def claim(
+        self,
+        *,
+        worker: int,
+        lanes: Sequence[int],
+        want: int,
+        lease: timedelta,
+        grant: UUID | None = None,
+        turns: Sequence[int] | None = None,
+        after: int | None = None,
+        durable: bool = False,
+    ) -> ClaimAnswer:
+        """Take up to `want` due tasks of these lanes under a lease.
+
+        Highest priority first; first in, first out within a lane; between lanes of equal priority
+        by `turns` (one number per lane, lower first: tenants in turn), then oldest head.
+        `durable`: the fence must survive a crash of the database server (protocol, rule 1).
+        """
+        ...
+
+    async def claimed(self, *, worker: int, grant: UUID) -> list[Claimed]:
+        """What an earlier claim by this grant took and still holds: its answer was lost."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease], lease: timedelta) -> Renewed: ...
+
+    async def settle(
+        self, settlements: Sequence[tuple[Lease, Settlement]], *, default_tries: int = 3
+    ) -> frozenset[UUID]:
+        """Write what follows from each attempt's end; answers the tasks that were refused.
+
+        A settle that was already written by this very lease counts as accepted.
+        """
+        ...
+
+    async def progress(
+        self, lease: Lease, percent: float, message: str | None = None, saved: bytes | None = None
+    ) -> None:
+        """Report how far the work is. `saved` survives the attempt. Raises `LeaseLost`."""
+        ...
+
+
+class Flows(Protocol):
+    """Steps, signals and wakes of durable functions."""
+
+    async def record(
+        self,
+        lease: Lease,
+        steps: Sequence[Step],
+        *,
+        consumed: Sequence[UUID] = (),
+        seen: Sequence[int] = (),
+    ) -> None:
+        """Write steps, forget the signals and wakes that they took in; all or nothing.
+
+        Recording the same again is accepted. Raises `LeaseLost`, or `JournalConflict` where
+        another value stands at a position.
+        """
+        ...
+
+    async def journal(self, task: UUID) -> Journal: ...
+
+    async def saved(self, task: UUID) -> Progress | None: ...
+
+    async def send_signal(self, task: UUID, id: UUID, name: str, payload: bytes) -> bool:
+        """Queue a signal and wake its task; False when the task has ended. Once per signal id."""
+        ...
+
+    async def wake_up(self, tasks: Sequence[UUID]) -> int:
+        """Move waiting tasks on whose wakes have come. Called after every commit that may have
+        completed a wait, by both sides; a sweep calls it for all."""
+        ...
+
+
+class Upkeep(Protocol):
+    """Chores that any process may do at any time, each one bounded pass."""
+
+    async def promote(self, batch: int = 500) -> int:
+        """Move due tasks into their lanes."""
+        ...
+
+    async def recover(self, batch: int = 500, *, default_tries: int = 3) -> list[Recovered]:
+        """Take back lapsed leases: to the queue again, or to the dead letters."""
+        ...
+
+    async def expire(self, batch: int = 500) -> int:
+        """End what was not started in time."""
+        ...
+
+    async def sweep_wakes(self, batch: int = 500) -> int:
+        """The net under `wake_up`."""
+        ...
+
+    async def mark_stale(self, after: timedelta) -> int:
+        """Label workers that were not heard of."""
+        ...
+
+    async def cleanup(
+        self,
+        retention: timedelta,
+        *,
+        dead_letters: timedelta | None = None,
+        batch: int = 500,
+    ) -> int:
+        """Forget what ended long ago, and nothing that a parent still needs."""
+        ...
+
+
+class Steering(Protocol):
+    """What an operator does."""
+
+    async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
+        """`cancelled`: it will never start; `requested`: the holder is told with its heartbeat."""
+        ...
+
+    async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
+        """Run now: what failed or was cancelled gets a new life, what waits for its time goes
+        ahead; answers what was moved."""
+        ...
+
+    async def discard(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
+        """Forget dead letters for good; answers what was forgotten."""
+        ...
+
+    async def pause(self, queue: str) -> None: ...
+
+    async def resume(self, queue: str) -> None: ...
+
+    async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
+        """Set the limits of a function or a queue; `Limit()` lifts them."""
+        ...
+
+
+class Views(Protocol):
+    """Questions that people ask. Never on the hot path, never a scan of the big tables."""
+
+    async def get(self, task: UUID) -> Task: ...
+
+    async def attempts(self, task: UUID) -> list[Attempt]: ...
+
+    async def ending(self, task: UUID) -> Ending | None:
+        """How a task ended, with its result or error; None while it has not."""
+        ...
+
+    async def list_tasks(
+        self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> Page: ...
+
+    async def events(self, after: int = 0, limit: int = 500) -> list[Event]:
+        """What happened after `after`, in order, none left out: safe to resume from the last."""
+        ...
+
+    async def queue_loads(self) -> list[QueueLoad]: ...
+
+    async def leases(self, *, lapsed: bool = False, limit: int = 500) -> list[LeaseView]: ...
+
+    async def workers(self) -> list[WorkerRecord]: ...
+
+    async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroup]: ...
+
+
+class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
+    """All of it, over one database."""
+
+    async def migrate(self) -> int:
+        """Bring the schema up to this release; answers its version. Safe at any time."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The one store over two databases. Knows SQL; never decides what becomes of a task."""

@@ -1,0 +1,65 @@
+"""What all parts of the store share: its driver, and the lanes that it has seen."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.stores.driver import Driver
+from holdfast.tasks.lane import Lane
+from holdfast.tasks.retry import RetryPolicy
+from holdfast.tasks.task import Lease
+
+__all__ = ["Base", "policy_bytes", "policy_of"]
+
+
+class Base:
+    """Holds the driver. Lanes never change, so what was seen once is remembered."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._lane_ids: dict[Lane, int] = {}
+        self._lanes: dict[int, Lane] = {}
+
+    async def _value(self, verb: str, /, **parameters: Any) -> Any:
+        rows = await self._driver.call(verb, **parameters)
+        return rows[0][0] if rows else None
+
+    def _uuids(self, values: Iterable[Any] | None) -> list[UUID]:
+        return [self._driver.uuid(value) for value in values or ()]
+
+    async def _look_up_lanes(self) -> None:
+        rows = await self._driver.call("lanes")
+        for id, queue, type, version, tags, requires, tenant in rows:
+            lane = Lane(
+                queue=queue,
+                type=type,
+                version=version,
+                tags=tuple(tags),
+                requires=tuple(requires),
+                tenant=tenant,
+            )
+            self._lanes[id] = lane
+            self._lane_ids[lane] = id
+
+    async def _refuse(self, verb: str, leases: Sequence[Lease]) -> None:
+        """Put a late write that was refused on record."""
+        await self._driver.call(
+            "refuse",
+            verb=verb,
+            ids=[lease.task for lease in leases],
+            grants=[lease.grant for lease in leases],
+            fences=[lease.fence for lease in leases],
+        )
+
+
+@lru_cache(1024)
+def policy_bytes(policy: RetryPolicy) -> bytes:
+    return msgspec.json.encode(policy)
+
+
+@lru_cache(1024)
+def policy_of(data: bytes) -> RetryPolicy:
+    return msgspec.json.decode(data, type=RetryPolicy)

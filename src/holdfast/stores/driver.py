@@ -1,0 +1,38 @@
+"""What a database must offer: verbs by name. The seam between the one store and its databases."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+__all__ = ["Driver", "DuplicateTask", "MisplacedTask", "Row"]
+
+Row = Any  # a tuple, or a driver's own record: read by position
+
+
+class DuplicateTask(Exception):
+    """A task id that is already there: this very call was written before, or an id was reused."""
+
+
+class MisplacedTask(Exception):
+    """A task that stands in two places: a lane must be repaired before it gives anything."""
+
+
+class Driver(Protocol):
+    """One database. Each verb is one transaction and answers rows; same verbs, same parameters."""
+
+    async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        """Run a verb on a connection of our own, durable when it returns."""
+        ...
+
+    async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        """Run a verb on the caller's connection, inside its transaction."""
+        ...
+
+    async def migrate(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+    def uuid(self, value: Any) -> UUID: ...
+
+    def instant(self, value: Any) -> datetime | None: ...

@@ -1,0 +1,379 @@
+-- Lanes are interned on an engine connection, never inside a caller's transaction: after its
+-- rollback an id that somebody remembered would lead nowhere.
+
+create function holdfast.intern_lane(
+  p_queue text,
+  p_type text,
+  p_version text,
+  p_tags text[],
+  p_requires text[],
+  p_tenant text
+)
+returns int
+language plpgsql
+as $$
+declare
+  found_id int;
+begin
+  select l.id into found_id
+  from holdfast.lane l
+  where l.type = p_type
+    and l.queue = p_queue
+    and l.tenant = p_tenant
+    and l.version = p_version
+    and l.tags = p_tags
+    and l.requires = p_requires;
+  if found_id is not null then
+    return found_id;
+  end if;
+
+  -- Locked first: pausing and limiting alter lanes too, and a new lane must not miss them.
+  update holdfast.lane_change set moved = moved + 1;
+
+  insert into holdfast.queue (name)
+  values (p_queue)
+  on conflict do nothing;
+
+  insert into holdfast.lane (queue, type, version, tags, requires, tenant, paused, gates, pool)
+  select
+    p_queue, p_type, p_version, p_tags, p_requires, p_tenant,
+    (select q.paused from holdfast.queue q where q.name = p_queue),
+    (
+      select array_agg(g.id order by g.id)
+      from holdfast.gate g
+      where (g.kind, g.name) in (('type', p_type), ('queue', p_queue))
+        and (g.max_running is not null or g.rate_interval is not null)
+    ),
+    0
+  on conflict do nothing;
+
+  select l.id into found_id
+  from holdfast.lane l
+  where l.type = p_type
+    and l.queue = p_queue
+    and l.tenant = p_tenant
+    and l.version = p_version
+    and l.tags = p_tags
+    and l.requires = p_requires;
+
+  update holdfast.lane l
+  set pool = (select min(o.id) from holdfast.lane o where o.type = p_type and o.tenant = p_tenant)
+  where l.id = found_id and l.pool = 0;
+
+  return found_id;
+end $$;
+
+
+-- Accepts all of them, or none. Whole arrays may be null: then nobody asked for that.
+-- Answers the ids whose key was taken already, by whom, and whether by other work.
+
+create function holdfast.accept(
+  ids uuid[],
+  lanes int[],
+  nps smallint[],
+  payloads bytea[],
+  max_tries smallint[],
+  policies bytea[],
+  delays float8[],
+  run_ats timestamptz[],
+  expires float8[],
+  keys text[],
+  tenants text[],
+  fingerprints bytea[],
+  while_pendings boolean[],
+  concurrency_keys text[],
+  parents uuid[],
+  out taken_ids uuid[],
+  out taken_by uuid[],
+  out conflicts boolean[]
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz := holdfast.clock();
+  skipped uuid[] := '{}';
+begin
+  if keys is not null then
+    select k.taken_ids, k.taken_by, k.conflicts, k.skipped
+    into taken_ids, taken_by, conflicts, skipped
+    from holdfast.take_keys(ids, keys, tenants, fingerprints, while_pendings) k;
+    if true = any (conflicts) then
+      return;
+    end if;
+  end if;
+
+  insert into holdfast.task (
+    id, parent, created_at, run_at, expires_at, lane, np, max_tries, key, concurrency_key, policy, payload
+  )
+  select
+    a.id, a.parent, stamp,
+    case when a.delay > 0 then stamp + make_interval(secs => a.delay) else a.run_at end,
+    stamp + make_interval(secs => a.expires),
+    a.lane, a.np, a.max_tries, a.key, a.concurrency_key, a.policy, a.payload
+  from unnest(
+      ids, parents, delays, run_ats, expires, lanes, nps, max_tries, keys, concurrency_keys, policies, payloads
+    )
+    as a (id, parent, delay, run_at, expires, lane, np, max_tries, key, concurrency_key, policy, payload)
+  where skipped = '{}' or a.id <> all (skipped);
+
+  if delays is null and run_ats is null and concurrency_keys is null then
+    insert into holdfast.ready (id, lane, fence, np, tries, alone, child)
+    select a.id, a.lane, 0, a.np, 0, false, a.parent is not null
+    from unnest(ids, lanes, nps, parents) as a (id, lane, np, parent)
+    where skipped = '{}' or a.id <> all (skipped);
+  else
+    with asked as materialized (
+      select
+        a.id, a.lane, a.np, a.parent is not null as child, a.key,
+        case when a.delay > 0 then stamp + make_interval(secs => a.delay) else a.run_at end as due
+      from unnest(ids, lanes, nps, parents, delays, run_ats, concurrency_keys)
+        as a (id, lane, np, parent, delay, run_at, key)
+      where a.id <> all (skipped)
+    ), delayed as (
+      insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key)
+      select a.id, a.due, a.lane, 0, a.np, 0, false, a.child, a.key
+      from asked a
+      where a.due > stamp
+    ), at_once as (
+      insert into holdfast.ready (id, lane, fence, np, tries, alone, child)
+      select a.id, a.lane, 0, a.np, 0, false, a.child
+      from asked a
+      where (a.due is null or a.due <= stamp) and a.key is null
+    ), keyed as (
+      insert into holdfast.blocked (id, pool, lane, fence, np, tries, alone, child, key)
+      select a.id, l.pool, a.lane, 0, a.np, 0, false, a.child, a.key
+      from asked a
+      join holdfast.lane l on l.id = any (array[a.lane])
+      where (a.due is null or a.due <= stamp) and a.key is not null
+      returning pool, key
+    )
+    insert into holdfast.nudge (pool, key, freed)
+    select distinct k.pool, k.key, 0
+    from keyed k;
+  end if;
+
+  if expires is not null then
+    insert into holdfast.expiry (id, expires_at)
+    select a.id, stamp + make_interval(secs => a.expires)
+    from unnest(ids, expires) as a (id, expires)
+    where a.expires is not null and a.id <> all (skipped);
+  end if;
+end $$;
+
+
+-- One task for one (tenant, key), also among concurrent callers: whoever comes second waits for
+-- the first to commit, or takes the key over when the first rolls back. Sorted, so that nobody
+-- waits in a circle.
+
+create function holdfast.take_keys(
+  ids uuid[],
+  keys text[],
+  tenants text[],
+  fingerprints bytea[],
+  while_pendings boolean[],
+  out taken_ids uuid[],
+  out taken_by uuid[],
+  out conflicts boolean[],
+  out skipped uuid[]
+)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  mine uuid[] := '{}';
+  got uuid[];
+  missing int;
+begin
+  loop
+    with inserted as (
+      insert into holdfast.task_key (tenant, key, id, fingerprint, while_pending)
+      select a.tenant, a.key, a.id, a.fingerprint, coalesce(a.while_pending, false)
+      from unnest(ids, keys, tenants, fingerprints, while_pendings)
+        with ordinality as a (id, key, tenant, fingerprint, while_pending, n)
+      where a.key is not null
+      order by a.tenant, a.key, a.n
+      on conflict do nothing
+      returning id
+    )
+    select coalesce(array_agg(i.id), '{}') into got from inserted i;
+    mine := mine || got;
+
+    with first as (
+      select distinct on (a.tenant, a.key) a.*
+      from unnest(ids, keys, tenants, fingerprints)
+        with ordinality as a (id, key, tenant, fingerprint, n)
+      where a.key is not null
+      order by a.tenant, a.key, a.n
+    ), released as (
+      update holdfast.task_key k
+      set id = f.id, fingerprint = f.fingerprint
+      from first f
+      where k.tenant = f.tenant
+        and k.key = f.key
+        and k.while_pending
+        and k.id <> all (ids)
+        and exists (select from holdfast.outcome o where o.id = k.id)
+      returning k.id
+    )
+    select coalesce(array_agg(r.id), '{}') into got from released r;
+    mine := mine || got;
+
+    select
+      array_agg(a.id) filter (where k.id <> a.id),
+      array_agg(k.id) filter (where k.id <> a.id),
+      array_agg(k.fingerprint <> a.fingerprint) filter (where k.id <> a.id),
+      coalesce(array_agg(a.id) filter (where a.id <> all (mine)), '{}'),
+      count(*) filter (where k.id is null)
+    into taken_ids, taken_by, conflicts, skipped, missing
+    from unnest(ids, keys, tenants, fingerprints) as a (id, key, tenant, fingerprint)
+    left join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key
+    where a.key is not null;
+
+    exit when missing = 0;                 -- forgotten by a cleanup between the statements: again
+  end loop;
+
+  if true = any (conflicts) then
+    delete from holdfast.task_key k
+    using unnest(keys, tenants) as a (key, tenant)
+    where k.tenant = a.tenant and k.key = a.key and k.id = any (mine);
+  end if;
+end $$;
+
+
+-- For every other language, also inside a transaction of yours. The arguments are those of the
+-- function: select holdfast.enqueue('shop.orders:charge', args => '[7]', queue => 'vip').
+
+create function holdfast.enqueue(
+  type text,
+  args jsonb default '[]',
+  kwargs jsonb default '{}',
+  queue text default 'default',
+  priority int default 0,
+  delay interval default null,
+  run_at timestamptz default null,
+  expires interval default null,
+  max_tries int default null,
+  idempotency_key text default null,
+  concurrency_key text default null,
+  tags text[] default '{}',
+  requires text[] default '{}',
+  tenant text default 'default',
+  version text default ''
+)
+returns uuid
+language plpgsql
+as $$
+#variable_conflict use_variable
+declare
+  new_id uuid := holdfast.new_id();
+  found_lane int;
+  payload bytea;
+  answer record;
+  sorted_tags text[] := array(select distinct t from unnest(tags) t order by t);
+  sorted_requires text[] := array(select distinct r from unnest(requires) r order by r);
+begin
+  if type !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@<>+-]{0,199}$' then
+    raise exception 'holdfast: type % is not a name such as shop.orders:charge', quote_literal(type)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$' or tenant !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$' then
+    raise exception 'holdfast: queue % or tenant % is not a name', quote_literal(queue), quote_literal(tenant)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if exists (
+    select from unnest(sorted_tags || sorted_requires) n
+    where n is null or n !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$'
+  ) then
+    raise exception 'holdfast: tags and requirements must be names' using errcode = 'invalid_parameter_value';
+  end if;
+  if abs(priority) > 32000 or delay < interval '0' or expires < interval '0' or max_tries not between 1 and 32000 then
+    raise exception 'holdfast: priority must be within 32000, delay and expires not negative, max_tries from 1 to 32000'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if jsonb_typeof(args) <> 'array' or jsonb_typeof(kwargs) <> 'object' then
+    raise exception 'holdfast: args must be a JSON array and kwargs a JSON object'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  payload := convert_to(jsonb_build_object('args', args, 'kwargs', kwargs)::text, 'UTF8');
+  if length(payload) > 1048576 then
+    raise exception 'holdfast: a payload of % bytes is over the limit of 1048576', length(payload)
+      using errcode = 'invalid_parameter_value';
+  end if;
+
+  select l.id into found_lane
+  from holdfast.lane l
+  where (l.type, l.queue, l.tenant, l.version, l.tags, l.requires)
+      = (type, queue, tenant, version, sorted_tags, sorted_requires);
+
+  -- A lane that nobody knows yet goes along on the row; whoever promotes it interns the lane.
+  select * into answer
+  from holdfast.accept(
+    array[new_id],
+    array[coalesce(found_lane, 0)],
+    array[(-priority)::smallint],
+    array[payload],
+    array[max_tries::smallint],
+    null,
+    array[
+      case
+        when found_lane is not null then extract(epoch from delay)::float8
+        when delay is null and run_at > holdfast.clock() then null
+        else greatest(coalesce(extract(epoch from delay)::float8, 0), 1e-6)
+      end
+    ],
+    array[case when delay is null then run_at end],
+    case when expires is not null then array[extract(epoch from expires)::float8] end,
+    case when idempotency_key is not null then array[idempotency_key] end,
+    array[tenant],
+    array[substr(sha256(convert_to(type, 'UTF8') || '\x00'::bytea || payload), 1, 16)],
+    null,
+    case when concurrency_key is not null then array[concurrency_key] end,
+    null
+  );
+  if true = any (answer.conflicts) then
+    raise exception 'holdfast: idempotency key % belongs to task %, which has another type or payload',
+      quote_literal(idempotency_key), answer.taken_by[1]
+      using errcode = 'unique_violation';
+  end if;
+  if answer.taken_by[1] is not null then
+    return answer.taken_by[1];
+  end if;
+
+  if found_lane is null then
+    update holdfast.later l
+    set parts = jsonb_build_object(
+      'queue', queue, 'type', type, 'version', version,
+      'tags', to_jsonb(sorted_tags), 'requires', to_jsonb(sorted_requires), 'tenant', tenant
+    )
+    where l.id = new_id;
+  end if;
+  return new_id;
+end $$;
+
+
+create function holdfast.new_id()
+returns uuid
+language sql
+as $$
+  select encode(
+    set_bit(
+      set_bit(
+        overlay(
+          uuid_send(gen_random_uuid())
+          placing substring(int8send(floor(extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+          from 1 for 6
+        ),
+        52, 1
+      ),
+      53, 1
+    ),
+    'hex'
+  )::uuid
+$$;

@@ -1,0 +1,582 @@
+-- Claiming: due tasks go into their lanes, keys that have room let their heads in, and the best
+-- rows of the lanes move from ready to lease.
+
+
+-- Due: into the lane, behind everybody who waits there already. Cancelled and expired ones end here.
+
+create function holdfast.promote(p_batch int)
+returns int
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz := holdfast.clock();
+  due uuid[];
+  homeless record;
+  lane_id int;
+begin
+  select array_agg(d.id) into due
+  from (
+    select l.id
+    from holdfast.later l
+    where l.run_at <= stamp
+    order by l.run_at
+    limit p_batch
+    for update skip locked
+  ) d;
+  if due is null then
+    return 0;
+  end if;
+
+  for homeless in
+    select l.id, l.parts
+    from holdfast.later l
+    where l.id = any (due) and l.lane = 0
+  loop
+    lane_id := holdfast.intern_lane(
+      homeless.parts ->> 'queue',
+      homeless.parts ->> 'type',
+      homeless.parts ->> 'version',
+      array(select jsonb_array_elements_text(homeless.parts -> 'tags')),
+      array(select jsonb_array_elements_text(homeless.parts -> 'requires')),
+      homeless.parts ->> 'tenant'
+    );
+    update holdfast.later l set lane = lane_id, parts = null where l.id = homeless.id;
+    update holdfast.task t set lane = lane_id where t.id = homeless.id;
+  end loop;
+
+  perform holdfast.enter(due);
+  return cardinality(due);
+end $$;
+
+
+-- Moves rows of later, which the caller has locked, to where they wait for a worker.
+
+create function holdfast.enter(ids uuid[])
+returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  with asked as materialized (
+    select a.id, a.n
+    from unnest(ids) with ordinality as a (id, n)
+    order by a.n
+  ), gone as (
+    delete from holdfast.later l
+    using asked a
+    where l.id = any (array[a.id])
+    returning l.*, a.n
+  ), judged as materialized (
+    select
+      g.*, t.parent, la.pool,
+      case
+        when t.cancel_requested then 'cancelled'
+        when t.expires_at <= holdfast.clock() then 'failed'
+      end as ends_as
+    from gone g
+    join holdfast.task t on t.id = any (array[g.id])
+    join holdfast.lane la on la.id = any (array[g.lane])
+    order by g.n
+  ), ended as (
+    insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by, error_type, error)
+    select
+      j.id, holdfast.clock(), j.fence, j.tries, j.ends_as, 'operator',
+      case when j.ends_as = 'failed' then 'Expired' end,
+      case when j.ends_as = 'failed' then 'not started before it expired' end
+    from judged j
+    where j.ends_as is not null
+  ), woken as (
+    insert into holdfast.wake (id, urgent)
+    select j.parent, true
+    from judged j
+    where j.ends_as is not null and j.child
+  ), free as (
+    insert into holdfast.ready (id, lane, fence, np, tries, alone, child)
+    select j.id, j.lane, j.fence, j.np, j.tries, j.alone, j.child
+    from judged j
+    where j.ends_as is null and j.key is null
+  ), keyed as (
+    insert into holdfast.blocked (id, pool, lane, fence, np, tries, alone, child, key)
+    select j.id, j.pool, j.lane, j.fence, j.np, j.tries, j.alone, j.child, j.key
+    from judged j
+    where j.ends_as is null and j.key is not null
+    returning pool, key
+  )
+  insert into holdfast.nudge (pool, key, freed)
+  select distinct k.pool, k.key, 0
+  from keyed k;
+end $$;
+
+
+-- Keys: every way in appends to blocked and nudge and locks nothing. Here, keys that were nudged
+-- are locked first; what was freed is added up by the next statement, which has a younger snapshot.
+
+create function holdfast.admit(p_batch int)
+returns int
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  pools int[];
+  keys text[];
+  moved int;
+begin
+  select array_agg(n.pool), array_agg(n.key)
+  into pools, keys
+  from (
+    select distinct x.pool, x.key
+    from (select s.pool, s.key from holdfast.nudge s limit p_batch) x
+    order by x.pool, x.key
+  ) n;
+  if pools is null then
+    return 0;
+  end if;
+
+  insert into holdfast.key_gate (pool, key, running)
+  select a.pool, a.key, 0
+  from unnest(pools, keys) as a (pool, key)
+  where not exists (select from holdfast.key_gate g where g.pool = a.pool and g.key = a.key)
+  order by a.pool, a.key
+  on conflict do nothing;
+
+  select array_agg(g.pool), array_agg(g.key)
+  into pools, keys
+  from (
+    select g.pool, g.key
+    from unnest(pools, keys) as a (pool, key)
+    join holdfast.key_gate g on g.pool = a.pool and g.key = a.key
+    order by g.pool, g.key
+    for no key update of g skip locked
+  ) g;
+  if pools is null then
+    return 0;
+  end if;
+
+  with gone as (
+    delete from holdfast.nudge n
+    using unnest(pools, keys) as a (pool, key)
+    where n.pool = a.pool and n.key = a.key
+    returning n.pool, n.key, n.freed
+  ), added as (
+    select g.pool, g.key, sum(g.freed)::int as freed
+    from gone g
+    group by g.pool, g.key
+  )
+  update holdfast.key_gate g
+  set running = g.running - a.freed
+  from added a
+  where g.pool = a.pool and g.key = a.key and a.freed <> 0;
+
+  with open as materialized (
+    select g.pool, g.key, coalesce(t.max_per_key - g.running, 1000) as room
+    from unnest(pools, keys) as a (pool, key)
+    join holdfast.key_gate g on g.pool = a.pool and g.key = a.key
+    join holdfast.lane l on l.id = g.pool
+    left join holdfast.gate t on t.kind = 'type' and t.name = l.type
+  ), heads as materialized (
+    select h.ctid
+    from open o
+    cross join lateral (
+      select b.ctid
+      from holdfast.blocked b
+      where b.pool = o.pool and b.key = o.key
+      order by b.np, b.seq
+      limit greatest(o.room, 0)
+      for update skip locked
+    ) h
+  ), gone as (
+    delete from holdfast.blocked b
+    where b.ctid = any (array(select h.ctid from heads h))
+    returning b.*
+  ), entered as (
+    insert into holdfast.ready (seq, id, lane, fence, np, tries, alone, child, key)
+    select g.seq, g.id, g.lane, g.fence, g.np, g.tries, g.alone, g.child, g.key
+    from gone g
+  ), counted as (
+    select g.pool, g.key, count(*)::int as n
+    from gone g
+    group by g.pool, g.key
+  ), again as (                            -- more than one pass lets in: come back
+    insert into holdfast.nudge (pool, key, freed)
+    select c.pool, c.key, 0
+    from counted c
+    where c.n >= 1000
+  )
+  update holdfast.key_gate g
+  set running = g.running + c.n
+  from counted c
+  where g.pool = c.pool and g.key = c.key;
+  get diagnostics moved = row_count;
+
+  delete from holdfast.key_gate g
+  using unnest(pools, keys) as a (pool, key)
+  where g.pool = a.pool
+    and g.key = a.key
+    and g.running = 0
+    and not exists (select from holdfast.blocked b where b.pool = g.pool and b.key = g.key)
+    and not exists (select from holdfast.nudge n where n.pool = g.pool and n.key = g.key);
+  return moved;
+end $$;
+
+
+-- One row, by columns: an array per field is decoded by the client in one go.
+-- contended: a gate that another claim held just now (0: rows that another claim was taking). Ask
+--   again at once with it as wait_gate: the call then queues for that gate, holding nothing.
+-- is_full: work waits behind a gate that has no room.
+-- An id that stands in ready twice raises 23505 here: call repair, report, and ask again.
+
+create function holdfast.claim(
+  p_worker bigint,
+  p_grant uuid,
+  p_lanes int[],
+  p_turns int[],
+  p_want int,
+  p_lease float8,
+  wait_gate int,
+  durable boolean,
+  out ids uuid[],
+  out lanes int[],
+  out nps smallint[],
+  out seqs bigint[],
+  out fences int[],
+  out tries smallint[],
+  out max_tries smallint[],
+  out payloads bytea[],
+  out policies bytea[],
+  out parents uuid[],
+  out cancels boolean[],
+  out expireds boolean[],
+  out alones boolean[],
+  out contended int,
+  out is_full boolean,
+  out next_due float8,
+  out lane_change bigint
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz;
+  want int := p_want;
+  open_lanes int[] := p_lanes;             -- lanes still worth a look
+  open_turns int[] := p_turns;
+  chosen int[];                            -- lanes whose head has the best priority, best first
+  chosen_gates jsonb;
+  shares float8[];
+  best smallint;
+  upto smallint;                           -- how far down in priority this round may go
+  batch int[];                             -- lanes that one statement takes from
+  batch_shares float8[];
+  gates int[];
+  room int;
+  opens float8;
+  took int;
+  locked int := 0;                         -- gated lanes cost a lock each: bounded per call
+  got record;
+begin
+  is_full := false;
+
+  if wait_gate > 0 then
+    perform from holdfast.gate g where g.id = wait_gate for no key update;
+  end if;
+
+  if exists (select from holdfast.later l where l.run_at <= holdfast.clock()) then
+    perform holdfast.promote(greatest(p_want, 100));
+  end if;
+  if exists (select from holdfast.nudge) then
+    perform holdfast.admit(greatest(p_want, 100));
+  end if;
+
+  while want > 0 and cardinality(open_lanes) > 0 loop
+    with head as materialized (
+      select l.id as lane, coalesce(u.turn, 0) as turn, l.gates, h.np, h.seq
+      from unnest(open_lanes, open_turns) as u (lane, turn)
+      join holdfast.lane l on l.id = any (array[u.lane]) and not l.paused
+      cross join lateral (
+        select r.np, r.seq
+        from holdfast.ready r
+        where r.lane = l.id
+        order by r.np, r.seq
+        limit 1
+      ) h
+    ), top as (
+      select
+        h.*,
+        1.0 / (count(*) over (partition by h.turn) * (dense_rank() over (order by h.turn) + dense_rank() over (order by h.turn desc) - 1)) as share
+      from head h
+      where h.np = (select min(np) from head)
+    )
+    select
+      min(t.np),
+      array_agg(t.lane order by t.turn, t.seq),
+      jsonb_agg(t.gates order by t.turn, t.seq),
+      array_agg(t.share::float8 order by t.turn, t.seq),
+      (select min(h.np) from head h where h.np > (select min(np) from head))
+    into best, chosen, chosen_gates, shares, upto
+    from top t;
+
+    exit when chosen is null;
+    -- Alone at the top, a lane may give all that is at least as urgent as the best head elsewhere.
+    if cardinality(chosen) > 1 then
+      upto := best;
+    else
+      upto := coalesce(upto, 32767);
+    end if;
+
+    batch := '{}';
+    batch_shares := '{}';
+    for at in 1 .. cardinality(chosen) loop
+      batch := batch || chosen[at];
+      batch_shares := batch_shares || shares[at];
+      room := want;
+      gates := null;
+      if jsonb_typeof(chosen_gates -> (at - 1)) = 'array' then
+        gates := array(select g::int from jsonb_array_elements_text(chosen_gates -> (at - 1)) g order by 1);
+      end if;
+
+      if gates is null then
+        -- neighbours without a gate are taken together, in one statement
+        continue when at < cardinality(chosen) and jsonb_typeof(chosen_gates -> at) = 'null';
+      else
+        -- a full gate is passed by without its lock, so that an empty claim holds up nobody
+        select
+          min(g.max_running - g.running + coalesce((select sum(f.n) from holdfast.freed f where f.gate = g.id), 0))::int,
+          max(extract(epoch from g.rate_next - holdfast.clock())::float8 - (g.rate_burst - 1) * g.rate_interval)
+        into room, opens
+        from holdfast.gate g
+        where g.id = any (gates);
+        if room <= 0 or opens > 0 then
+          is_full := true;
+          if opens > 0 then
+            next_due := least(next_due, opens);
+          end if;
+          got := holdfast.strike(open_lanes, open_turns, batch);
+          open_lanes := got.lanes;
+          open_turns := got.turns;
+          batch := '{}';
+          batch_shares := '{}';
+          continue;
+        end if;
+
+        -- first the locks, and only then the look: the next statement has a younger snapshot
+        locked := locked + 1;
+        took := 0;
+        if locked <= 64 then
+          perform from holdfast.gate g where g.id = any (gates) order by g.id for no key update skip locked;
+          get diagnostics took = row_count;
+        end if;
+        if took < cardinality(gates) then
+          contended := coalesce(contended, case when locked <= 64 then gates[1] else 0 end);
+          got := holdfast.strike(open_lanes, open_turns, batch);
+          open_lanes := got.lanes;
+          open_turns := got.turns;
+          batch := '{}';
+          batch_shares := '{}';
+          continue;
+        end if;
+
+        stamp := holdfast.clock();
+        with folded as (
+          delete from holdfast.freed f
+          where f.gate = any (gates)
+          returning f.gate, f.n
+        ), counted as (
+          update holdfast.gate g
+          set running = g.running - coalesce((select sum(f.n) from folded f where f.gate = g.id), 0)
+          where g.id = any (gates)
+          returning
+            g.max_running - g.running as free,
+            floor(g.rate_burst - greatest(extract(epoch from g.rate_next - stamp)::float8, 0) / g.rate_interval + 1e-6) as starts,
+            extract(epoch from g.rate_next - stamp)::float8 - (g.rate_burst - 1) * g.rate_interval as opens
+        )
+        select least(want, min(least(c.free, c.starts::int))), max(c.opens)
+        into room, opens
+        from counted c;
+
+        if room <= 0 then
+          is_full := true;
+          if opens > 0 then
+            next_due := least(next_due, opens);
+          end if;
+          got := holdfast.strike(open_lanes, open_turns, batch);
+          open_lanes := got.lanes;
+          open_turns := got.turns;
+          batch := '{}';
+          batch_shares := '{}';
+          continue;
+        end if;
+        batch_shares := array[1.0];
+      end if;
+
+      with taken as (
+        delete from holdfast.ready r
+        where r.ctid = any (array(
+          select x.ctid
+          from unnest(batch, batch_shares) as b (lane, share)
+          cross join lateral (
+            select q.ctid
+            from holdfast.ready q
+            where q.lane = b.lane and q.np <= upto
+            order by q.np, q.seq
+            limit ceil(room * b.share)
+            for update skip locked
+          ) x
+          limit room
+        ))
+        returning r.*
+      ), leased as (
+        insert into holdfast.lease (
+          id, grant_id, worker, seq, lease_timeout, started_at, lane, fence, np, tries, alone, child, gates, key
+        )
+        select
+          t.id, p_grant, p_worker, t.seq, holdfast.clock() + make_interval(secs => p_lease), holdfast.clock(),
+          t.lane, t.fence + 1, t.np, t.tries + 1, t.alone, t.child, gates, t.key
+        from taken t
+        returning id, lane, np, seq, fence, tries, alone
+      )
+      select
+        count(*)::int as n,
+        array_agg(l.id) as ids,
+        array_agg(l.lane) as lanes,
+        array_agg(l.np) as nps,
+        array_agg(l.seq) as seqs,
+        array_agg(l.fence) as fences,
+        array_agg(l.tries) as tries,
+        array_agg(t.max_tries) as max_tries,
+        array_agg(t.payload) as payloads,
+        array_agg(t.policy) as policies,
+        array_agg(t.parent) as parents,
+        array_agg(t.cancel_requested) as cancels,
+        array_agg(coalesce(t.expires_at <= holdfast.clock(), false)) as expireds,
+        array_agg(l.alone) as alones
+      into got
+      from leased l
+      join holdfast.task t on t.id = any (array[l.id]);
+
+      took := got.n;
+      ids := ids || got.ids;
+      lanes := lanes || got.lanes;
+      nps := nps || got.nps;
+      seqs := seqs || got.seqs;
+      fences := fences || got.fences;
+      tries := tries || got.tries;
+      max_tries := max_tries || got.max_tries;
+      payloads := payloads || got.payloads;
+      policies := policies || got.policies;
+      parents := parents || got.parents;
+      cancels := cancels || got.cancels;
+      expireds := expireds || got.expireds;
+      alones := alones || got.alones;
+
+      if gates is not null and took > 0 then
+        durable := true;                   -- a counter and a fence must survive a crash together
+        update holdfast.gate g
+        set
+          running = g.running + took,
+          rate_next = greatest(coalesce(g.rate_next, stamp), stamp) + make_interval(secs => took * g.rate_interval)
+        where g.id = any (gates);
+      end if;
+
+      if took = 0 then                     -- a head was seen, but another claim is taking it
+        contended := coalesce(contended, 0);
+        got := holdfast.strike(open_lanes, open_turns, batch);
+        open_lanes := got.lanes;
+        open_turns := got.turns;
+      end if;
+
+      want := want - took;
+      exit when want = 0;
+      batch := '{}';
+      batch_shares := '{}';
+    end loop;
+  end loop;
+
+  if want = 0 then
+    contended := null;
+  else
+    select least(next_due, greatest(extract(epoch from min(l.run_at) - holdfast.clock())::float8, 0))
+    into next_due
+    from holdfast.later l
+    where l.run_at < 'infinity';
+  end if;
+  select c.moved into lane_change from holdfast.lane_change c;
+
+  if not durable then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+end $$;
+
+
+create function holdfast.strike(inout lanes int[], inout turns int[], struck int[])
+language sql
+immutable
+as $$
+  select array_agg(u.lane), array_agg(u.turn)
+  from unnest(lanes, turns) as u (lane, turn)
+  where u.lane <> all (struck)
+$$;
+
+
+-- What a claim whose answer was lost has taken and still holds.
+
+create function holdfast.claimed(p_worker bigint, p_grant uuid)
+returns table (
+  id uuid, lane int, np smallint, seq bigint, fence int, tries smallint, max_tries smallint, payload bytea,
+  policy bytea, parent uuid, cancel_requested boolean, expired boolean, alone boolean
+)
+language sql
+stable
+as $$
+  select
+    l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.max_tries, t.payload,
+    t.policy, t.parent, t.cancel_requested, coalesce(t.expires_at <= holdfast.clock(), false), l.alone
+  from holdfast.lease l
+  join holdfast.task t on t.id = l.id
+  where l.grant_id = p_grant and l.worker = p_worker
+$$;
+
+
+-- A row of ready whose task stands somewhere else as well must not wedge its lane.
+
+create function holdfast.repair(p_lanes int[])
+returns setof uuid
+language sql
+as $$
+  delete from holdfast.ready r
+  using (
+    select q.ctid, q.id, row_number() over (partition by q.id order by q.seq) as copy
+    from holdfast.ready q
+    where q.lane = any (p_lanes)
+  ) d
+  where r.ctid = d.ctid
+    and (
+      d.copy > 1
+      or exists (select from holdfast.lease l where l.id = d.id)
+      or exists (select from holdfast.outcome o where o.id = d.id)
+      or exists (select from holdfast.later l where l.id = d.id)
+    )
+  returning r.id
+$$;

@@ -1,0 +1,365 @@
+-- "= any (array[x])", not "= x", wherever a list is joined to a table: it leaves the planner one
+-- path only, the look-up by key in the order asked, whatever the statistics say.
+
+
+-- Answers what is still held, with whether its cancellation was asked for. The others are lost.
+
+create function holdfast.renew(ids uuid[], grants uuid[], p_lease float8)
+returns table (id uuid, cancel_requested boolean)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with asked as materialized (
+    select a.id, a.grant_id
+    from unnest(ids, grants) as a (id, grant_id)
+    order by a.id
+  ), kept as (
+    update holdfast.lease l
+    set lease_timeout = holdfast.clock() + make_interval(secs => p_lease)
+    from asked a
+    where l.id = any (array[a.id])
+      and l.grant_id = a.grant_id
+    returning l.id
+  )
+  select k.id, t.cancel_requested
+  from kept k
+  join holdfast.task t on t.id = any (array[k.id]);
+end $$;
+
+
+-- One guarded statement: the lease goes, and what follows stands. What is not answered was refused.
+-- verdicts null: all done. A retry ends the task when it has no tries left, was cancelled or has
+-- expired: the database decides that, not the worker.
+
+create function holdfast.settle(
+  ids uuid[],
+  grants uuid[],
+  verdicts text[],
+  delays float8[],
+  refunds boolean[],
+  alones boolean[],
+  wakes int[],
+  reasons text[],
+  results bytea[],
+  error_types text[],
+  errors text[],
+  details bytea[],
+  seen_ids uuid[],
+  seen bigint[],
+  p_by text,
+  lapsed_only boolean,
+  default_tries int,
+  out accepted uuid[],
+  out states text[],
+  out parents uuid[]
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz := holdfast.clock();
+begin
+  if verdicts is null then
+    with asked as materialized (
+      select a.id, a.grant_id, a.result
+      from unnest(ids, grants, results) as a (id, grant_id, result)
+      order by a.id
+    ), gone as (
+      delete from holdfast.lease l
+      using asked a
+      where l.id = any (array[a.id])
+        and l.grant_id = a.grant_id
+      returning l.*, a.result
+    ), ended as (
+      insert into holdfast.outcome (
+        id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
+      )
+      select g.id, g.grant_id, g.worker, g.started_at, stamp, g.fence, g.tries, 'done', p_by, g.result
+      from gone g
+    ), freed as (
+      insert into holdfast.freed (gate, n)
+      select x.gate, count(*)
+      from gone g
+      cross join unnest(g.gates) as x (gate)
+      where g.gates is not null
+      group by x.gate
+    ), nudged as (
+      insert into holdfast.nudge (pool, key, freed)
+      select la.pool, g.key, count(*)
+      from gone g
+      join holdfast.lane la on la.id = any (array[g.lane])
+      where g.key is not null
+      group by la.pool, g.key
+    ), woken as (
+      insert into holdfast.wake (id, urgent)
+      select t.parent, false
+      from gone g
+      join holdfast.task t on t.id = any (array[g.id])
+      where g.child
+      returning id
+    )
+    select array_agg(g.id), (select array_agg(w.id) from woken w)
+    into accepted, parents
+    from gone g;
+    return;
+  end if;
+
+  with asked as materialized (
+    select a.*
+    from unnest(ids, grants, verdicts, delays, refunds, alones, wakes, reasons, results, error_types, errors, details)
+      as a (id, grant_id, verdict, delay, refund, lonely, wakes, reason, result, error_type, error, detail)
+    order by a.id
+  ), gone as (
+    delete from holdfast.lease l
+    using asked a
+    where l.id = any (array[a.id])
+      and l.grant_id = a.grant_id
+      and (not lapsed_only or l.lease_timeout < holdfast.clock())
+    returning
+      l.*, a.verdict, a.delay, coalesce(a.refund, false) as refund, coalesce(a.lonely, false) as lonely,
+      a.wakes, a.reason, a.result, a.error_type, a.error, a.detail
+  ), judged as materialized (
+    select
+      g.*, t.parent, la.pool,
+      g.tries - g.refund::int as charged,
+      case
+        when g.verdict in ('done', 'failed', 'cancelled') then g.verdict
+        when t.cancel_requested then 'cancelled'
+        when t.expires_at <= stamp then 'failed'
+        when not g.refund and g.tries >= coalesce(t.max_tries, default_tries) then 'failed'
+      end as ends_as,
+      g.verdict not in ('done', 'failed', 'cancelled') and not t.cancel_requested and t.expires_at <= stamp as late
+    from gone g
+    join holdfast.task t on t.id = any (array[g.id])
+    join holdfast.lane la on la.id = any (array[g.lane])
+  ), ended as (
+    insert into holdfast.outcome (
+      id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result, error_type, error, detail
+    )
+    select
+      j.id, j.grant_id, j.worker, j.started_at, stamp, j.fence, j.tries, j.ends_as, p_by, j.result,
+      case when j.late then 'Expired' else j.error_type end,
+      case when j.late then 'not started again before it expired' else j.error end,
+      j.detail
+    from judged j
+    where j.ends_as is not null
+  ), noted as (
+    insert into holdfast.attempt (
+      id, grant_id, worker, started_at, ended_at, fence, tries, ended, ended_by, error_type, error, detail
+    )
+    select
+      j.id, j.grant_id, j.worker, j.started_at, stamp, j.fence, j.charged, j.verdict, p_by,
+      j.error_type, j.error, j.detail
+    from judged j
+    where j.ends_as is null
+  ), postponed as (
+    insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes)
+    select
+      j.id,
+      case when j.delay is null then 'infinity' else stamp + make_interval(secs => j.delay) end,
+      j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child, j.key,
+      case when j.verdict = 'waiting' then coalesce(j.reason, 'waiting') end,
+      coalesce(j.wakes, 1)
+    from judged j
+    where j.ends_as is null and j.verdict in ('retry', 'snoozed', 'waiting')
+  ), returned as (
+    insert into holdfast.ready (seq, id, lane, fence, np, tries, alone, child)
+    select j.seq, j.id, j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child
+    from judged j
+    where j.ends_as is null and j.verdict in ('handed_back', 'lost') and j.key is null
+  ), shut_out as (
+    insert into holdfast.blocked (seq, id, pool, lane, fence, np, tries, alone, child, key)
+    select j.seq, j.id, j.pool, j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child, j.key
+    from judged j
+    where j.ends_as is null and j.verdict in ('handed_back', 'lost') and j.key is not null
+  ), freed as (
+    insert into holdfast.freed (gate, n)
+    select x.gate, count(*)
+    from gone g
+    cross join unnest(g.gates) as x (gate)
+    where g.gates is not null
+    group by x.gate
+  ), nudged as (
+    insert into holdfast.nudge (pool, key, freed)
+    select j.pool, j.key, count(*)
+    from judged j
+    where j.key is not null
+    group by j.pool, j.key
+  ), read as (
+    delete from holdfast.wake w
+    using unnest(seen_ids, seen) as s (id, seq)
+    where w.seq = s.seq and w.id = s.id and s.id in (select g.id from gone g)
+  ), woken as (
+    insert into holdfast.wake (id, urgent)
+    select j.parent, j.ends_as <> 'done'
+    from judged j
+    where j.ends_as is not null and j.child
+    returning id
+  )
+  select
+    array_agg(j.id),
+    array_agg(coalesce(j.ends_as, j.verdict)),
+    (select array_agg(w.id) from woken w)
+  into accepted, states, parents
+  from judged j;
+end $$;
+
+
+-- After an unknown commit, a second statement tells "accepted before" from "lost". Recovery's rows
+-- carry the grant too: a zombie must not hear that its work was taken.
+
+create function holdfast.settled(ids uuid[], grants uuid[])
+returns setof uuid
+language sql
+stable
+as $$
+  select a.id
+  from unnest(ids, grants) as a (id, grant_id)
+  where exists (
+      select from holdfast.outcome o
+      where o.id = a.id and o.grant_id = a.grant_id and o.ended_by = 'holder'
+    )
+    or exists (
+      select from holdfast.attempt t
+      where t.id = a.id and t.grant_id = a.grant_id and t.ended_by = 'holder'
+    )
+$$;
+
+
+create function holdfast.refuse(p_verb text, ids uuid[], grants uuid[], fences int[])
+returns void
+language sql
+as $$
+  insert into holdfast.refusal (id, grant_id, fence, verb, at)
+  select a.id, a.grant_id, a.fence, p_verb, holdfast.clock()
+  from unnest(ids, grants, fences) as a (id, grant_id, fence)
+  where exists (select from holdfast.task t where t.id = a.id)
+$$;
+
+
+-- Lapsed leases, with what the decision needs: settle writes it, guarded by "still lapsed". In company: other
+-- leases, or tasks lost before, of the same start of a worker.
+
+create function holdfast.lapsed(p_batch int)
+returns table (
+  id uuid, grant_id uuid, fence int, worker bigint, tries smallint, max_tries smallint, policy bytea,
+  alone boolean, cancel_requested boolean, expired boolean, in_company boolean, late float8
+)
+language sql
+as $$
+  with crowd as materialized (
+    select l.worker, count(*) as n
+    from holdfast.lease l
+    group by l.worker
+  ), past as materialized (
+    select l.*
+    from holdfast.lease l
+    where l.lease_timeout < holdfast.clock()
+    order by l.id
+    limit p_batch
+  )
+  select
+    p.id, p.grant_id, p.fence, p.worker, p.tries, t.max_tries, t.policy, p.alone, t.cancel_requested,
+    coalesce(t.expires_at <= holdfast.clock(), false),
+    c.n > 1 or exists (select from holdfast.attempt a where a.worker = p.worker and a.ended = 'lost'),
+    extract(epoch from holdfast.clock() - p.lease_timeout)::float8
+  from past p
+  join crowd c on c.worker = p.worker
+  join holdfast.task t on t.id = any (array[p.id])
+$$;
+
+
+-- The lease is held against settle and recover for the length of this statement; renewals pass.
+
+create function holdfast.progress(
+  p_id uuid, p_grant uuid, p_percent float8, p_message text, p_saved bytea
+)
+returns boolean
+language sql
+as $$
+  with held as (
+    select l.id
+    from holdfast.lease l
+    where l.id = p_id
+      and l.grant_id = p_grant
+    for key share
+  ), written as (
+    insert into holdfast.progress (id, percent, message, saved, updated_at)
+    select h.id, p_percent, p_message, p_saved, holdfast.clock()
+    from held h
+    on conflict (id) do update
+    set
+      percent = excluded.percent,
+      message = excluded.message,
+      saved = coalesce(excluded.saved, progress.saved),
+      updated_at = excluded.updated_at
+    returning 1
+  )
+  select exists (select from written)
+$$;
+
+
+create function holdfast.record(
+  p_id uuid,
+  p_grant uuid,
+  positions int[],
+  kinds text[],
+  names text[],
+  step_values bytea[],
+  p_consumed uuid[],
+  p_seen bigint[],
+  out held boolean,
+  out conflicts int[]
+)
+language plpgsql
+as $$
+declare
+  p_fence int;
+begin
+  select l.fence into p_fence
+  from holdfast.lease l
+  where l.id = p_id
+    and l.grant_id = p_grant
+  for key share;
+  held := found;
+  if not held then
+    return;
+  end if;
+
+  with written as (
+    insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
+    select p_id, a.position, a.kind, a.name, a.value, p_fence, holdfast.clock()
+    from unnest(positions, kinds, names, step_values) as a (position, kind, name, value)
+    where not exists (
+      select from unnest(positions, kinds, names, step_values) as b (position, kind, name, value)
+      join holdfast.step s on s.id = p_id and s.position = b.position
+      where (s.kind, s.name, s.value) is distinct from (b.kind, b.name, b.value)
+    )
+    on conflict do nothing
+  )
+  select array_agg(b.position order by b.position)
+  into conflicts
+  from unnest(positions, kinds, names, step_values) as b (position, kind, name, value)
+  join holdfast.step s on s.id = p_id and s.position = b.position
+  where (s.kind, s.name, s.value) is distinct from (b.kind, b.name, b.value);
+  if conflicts is not null then
+    return;
+  end if;
+
+  update holdfast.signal s set consumed = true where s.signal = any (p_consumed) and s.id = p_id;
+  delete from holdfast.wake w where w.seq = any (p_seen) and w.id = p_id;
+end $$;

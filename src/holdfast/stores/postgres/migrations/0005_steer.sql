@@ -1,0 +1,480 @@
+-- What operators and sweeps do.
+
+
+-- Takes tasks that nobody holds out of the queue and ends them. Later first, ready last: a task that
+-- moves on in between moves towards what is looked at next.
+
+create function holdfast.withdraw(
+  ids uuid[], p_state text, p_error_type text, p_error text,
+  out withdrawn uuid[], out parents uuid[]
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  got uuid[];
+begin
+  withdrawn := '{}';
+
+  with asked as materialized (
+    select a.id from unnest(ids) as a (id) order by a.id
+  ), gone as (
+    delete from holdfast.later l
+    using asked a
+    where l.id = any (array[a.id])
+    returning l.id, l.fence, l.tries
+  ), ended as (
+    insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by, error_type, error)
+    select g.id, holdfast.clock(), g.fence, g.tries, p_state, 'operator', p_error_type, p_error
+    from gone g
+  )
+  select array_agg(g.id) into got from gone g;
+  withdrawn := withdrawn || got;
+
+  with asked as materialized (
+    select t.id, t.np, t.concurrency_key, la.pool
+    from unnest(ids) as a (id)
+    join holdfast.task t on t.id = any (array[a.id])
+    join holdfast.lane la on la.id = any (array[t.lane])
+    where t.concurrency_key is not null
+    order by t.id
+  ), gone as (
+    delete from holdfast.blocked b
+    using asked a
+    where b.pool = a.pool and b.key = a.concurrency_key and b.np = a.np and b.id = a.id
+    returning b.id, b.fence, b.tries
+  ), ended as (
+    insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by, error_type, error)
+    select g.id, holdfast.clock(), g.fence, g.tries, p_state, 'operator', p_error_type, p_error
+    from gone g
+  )
+  select array_agg(g.id) into got from gone g;
+  withdrawn := withdrawn || got;
+
+  with asked as materialized (
+    select t.id, t.lane, t.np, la.pool
+    from unnest(ids) as a (id)
+    join holdfast.task t on t.id = any (array[a.id])
+    join holdfast.lane la on la.id = any (array[t.lane])
+    order by t.id
+  ), home as materialized (
+    select distinct a.lane, a.np
+    from asked a
+  ), gone as (
+    delete from holdfast.ready r
+    using home h
+    where r.lane = h.lane and r.np = h.np and r.id = any (ids)
+    returning r.id, r.lane, r.fence, r.tries, r.key
+  ), ended as (
+    insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by, error_type, error)
+    select g.id, holdfast.clock(), g.fence, g.tries, p_state, 'operator', p_error_type, p_error
+    from gone g
+  ), nudged as (
+    insert into holdfast.nudge (pool, key, freed)
+    select a.pool, g.key, 1
+    from gone g
+    join asked a on a.id = g.id
+    where g.key is not null
+  )
+  select array_agg(g.id) into got from gone g;
+  withdrawn := withdrawn || got;
+
+  with woken as (
+    insert into holdfast.wake (id, urgent)
+    select t.parent, true
+    from holdfast.task t
+    where t.id = any (withdrawn) and t.parent is not null
+    returning id
+  )
+  select array_agg(w.id) into parents from woken w;
+end $$;
+
+
+-- First the request, committed; then, in a second call, the withdrawal: so a retry, a promotion or a
+-- recovery in between sees the request, and the task cannot slip through.
+
+create function holdfast.request_cancel(ids uuid[])
+returns table (id uuid, state text)
+language plpgsql
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with asked as materialized (
+    select t.id, o.state
+    from unnest(ids) as a (id)
+    join holdfast.task t on t.id = a.id
+    left join holdfast.outcome o on o.id = a.id
+    order by t.id
+  ), marked as (
+    update holdfast.task t
+    set cancel_requested = true
+    from asked a
+    where t.id = a.id and a.state is null and not t.cancel_requested
+    returning t.id
+  ), woken as (
+    insert into holdfast.wake (id, urgent)
+    select m.id, true
+    from marked m
+  )
+  select a.id, a.state
+  from asked a;
+end $$;
+
+
+-- A new life for what failed or was cancelled; what waits for its time goes ahead.
+
+create function holdfast.retry(ids uuid[])
+returns uuid[]
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  revived uuid[];
+  early uuid[];
+begin
+  with asked as materialized (
+    select o.id
+    from holdfast.outcome o
+    where o.id = any (ids) and o.state in ('failed', 'cancelled')
+      and not exists (                     -- its key belongs to a younger task by now
+        select from holdfast.task t
+        join holdfast.lane l on l.id = t.lane
+        join holdfast.task_key k on k.tenant = l.tenant and k.key = t.key
+        where t.id = o.id and k.id <> o.id
+      )
+    order by o.id
+    for update
+  ), gone as (
+    delete from holdfast.outcome o
+    using asked a
+    where o.id = a.id
+    returning o.*
+  ), noted as (
+    insert into holdfast.attempt (
+      id, grant_id, worker, seq, started_at, ended_at, fence, tries, ended, ended_by, result, error_type, error, detail
+    )
+    select
+      g.id, g.grant_id, g.worker, g.seq, g.started_at, g.finished_at, g.fence, 0, g.state, g.ended_by,
+      g.result, g.error_type, g.error, g.detail
+    from gone g
+  ), reset as (
+    update holdfast.task t
+    set cancel_requested = false, expires_at = null
+    from gone g
+    where t.id = g.id
+    returning t.id, t.lane, t.np, t.parent, t.concurrency_key, g.fence
+  ), entered as (
+    insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key)
+    select
+      r.id, holdfast.clock(), r.lane, r.fence, r.np, 0, false, r.parent is not null, r.concurrency_key
+    from reset r
+  )
+  select coalesce(array_agg(g.id), '{}') into revived from gone g;
+
+  select coalesce(array_agg(l.id), '{}') into early
+  from (
+    select l.id
+    from holdfast.later l
+    where l.id = any (ids) and l.waiting is null
+    order by l.id
+    for update
+  ) l;
+  perform holdfast.enter(early) where early <> '{}';
+  return array(select distinct unnest(revived || early));
+end $$;
+
+
+-- Waiting tasks whose wakes have come. The rows are locked first; the wakes are counted by the next
+-- statement, which has a younger snapshot.
+
+create function holdfast.wake_up(ids uuid[])
+returns int
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  held uuid[];
+begin
+  select array_agg(l.id) into held
+  from (
+    select l.id
+    from holdfast.later l
+    where l.id = any (ids) and l.waiting is not null
+    order by l.id
+    for update
+  ) l;
+
+  select array_agg(l.id order by l.id) into held
+  from holdfast.later l
+  where l.id = any (held)
+    and (
+      exists (select from holdfast.wake w where w.id = l.id and w.urgent)
+      or l.wakes <= (select count(*) from holdfast.wake w where w.id = l.id)
+    );
+  if held is null then
+    return 0;
+  end if;
+  perform holdfast.enter(held);
+  return cardinality(held);
+end $$;
+
+
+create function holdfast.sweep_wakes(p_batch int)
+returns int
+language sql
+as $$
+  select holdfast.wake_up(
+    array(
+      select l.id
+      from holdfast.later l
+      where l.waiting is not null and exists (select from holdfast.wake w where w.id = l.id)
+      limit p_batch
+    )
+  )
+$$;
+
+
+-- False: the task has ended, or there is none.
+
+create function holdfast.send_signal(p_signal uuid, p_id uuid, p_name text, p_payload bytea)
+returns boolean
+language plpgsql
+as $$
+begin
+  -- Against a cleanup or an end at the same moment.
+  perform from holdfast.task t where t.id = p_id for key share;
+  if not found or exists (select from holdfast.outcome o where o.id = p_id) then
+    return exists (select from holdfast.signal s where s.signal = p_signal and s.id = p_id);
+  end if;
+  insert into holdfast.signal (signal, id, name, payload, sent_at)
+  values (p_signal, p_id, p_name, p_payload, holdfast.clock())
+  on conflict do nothing;
+  if found then
+    insert into holdfast.wake (id, urgent) values (p_id, true);
+  end if;
+  return true;
+end $$;
+
+
+-- Not started in time. What runs just now is looked at again a little later: its settle may put it back.
+
+create function holdfast.expire(p_batch int)
+returns int
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  due uuid[];
+  got record;
+begin
+  select array_agg(d.id) into due
+  from (
+    select e.id
+    from holdfast.expiry e
+    where e.expires_at <= holdfast.clock()
+    order by e.expires_at
+    limit p_batch
+    for update skip locked
+  ) d;
+  if due is null then
+    return 0;
+  end if;
+
+  got := holdfast.withdraw(due, 'failed', 'Expired', 'not started before it expired');
+
+  delete from holdfast.expiry e
+  where e.id = any (due)
+    and (
+      exists (select from holdfast.outcome o where o.id = e.id)
+      or not exists (select from holdfast.task t where t.id = e.id and t.expires_at is not null)
+    );
+  update holdfast.expiry e
+  set expires_at = holdfast.clock() + interval '10 seconds'
+  where e.id = any (due);
+  return cardinality(got.withdrawn);
+end $$;
+
+
+-- Forgets tasks with all that belongs to them. Not what a living parent may still ask for.
+
+create function holdfast.forget(ids uuid[])
+returns uuid[]
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  gone uuid[];
+begin
+  with free as materialized (
+    select o.id
+    from holdfast.outcome o
+    join holdfast.task t on t.id = o.id
+    where o.id = any (ids)
+      and not exists (
+        select from holdfast.task p
+        where p.id = t.parent
+          and not exists (select from holdfast.outcome x where x.id = p.id)
+      )
+    order by o.id
+    for update of o skip locked
+  ), ended as (
+    delete from holdfast.outcome o
+    using free f
+    where o.id = f.id
+    returning o.id
+  ), written as (
+    delete from holdfast.task t
+    using ended e
+    where t.id = e.id
+    returning t.id, t.key, t.lane
+  ), keyed as (
+    delete from holdfast.task_key k
+    using written w
+    join holdfast.lane l on l.id = w.lane
+    where k.tenant = l.tenant and k.key = w.key and k.id = w.id
+  )
+  select array_agg(w.id) into gone from written w;
+
+  delete from holdfast.attempt a where a.id = any (gone);
+  delete from holdfast.refusal a where a.id = any (gone);
+  delete from holdfast.progress a where a.id = any (gone);
+  delete from holdfast.step a where a.id = any (gone);
+  delete from holdfast.signal a where a.id = any (gone);
+  delete from holdfast.wake a where a.id = any (gone);
+  delete from holdfast.expiry a where a.id = any (gone);
+  return coalesce(gone, '{}');
+end $$;
+
+
+create function holdfast.cleanup(p_retention float8, p_dead_letters float8, p_batch int)
+returns int
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  old uuid[];
+begin
+  select array_agg(x.id) into old
+  from (values ('done'), ('cancelled')) as any_state (state)
+  cross join lateral (
+    select o.id
+    from holdfast.outcome o
+    join holdfast.task t on t.id = o.id
+    where o.state = any_state.state
+      and o.finished_at < holdfast.clock() - make_interval(secs => p_retention)
+      and not exists (
+        select from holdfast.task p
+        where p.id = t.parent
+          and not exists (select from holdfast.outcome y where y.id = p.id)
+      )
+    order by o.seq
+    limit p_batch
+  ) x;
+  if p_dead_letters is not null then
+    select old || array_agg(x.id) into old
+    from (
+      select o.id
+      from holdfast.outcome o
+      where o.state = 'failed'
+        and o.finished_at < holdfast.clock() - make_interval(secs => p_dead_letters)
+      order by o.seq
+      limit p_batch
+    ) x;
+  end if;
+
+  delete from holdfast.worker w
+  where w.status in ('stopped', 'stale')
+    and w.last_heartbeat < holdfast.clock() - make_interval(secs => p_retention)
+    and not exists (select from holdfast.lease l where l.worker = w.id);
+
+  return coalesce(cardinality(holdfast.forget(old)), 0);
+end $$;
+
+
+create function holdfast.pause(p_queue text, p_paused boolean)
+returns void
+language plpgsql
+as $$
+begin
+  update holdfast.lane_change set moved = moved + 1;
+  insert into holdfast.queue (name, paused)
+  values (p_queue, p_paused)
+  on conflict (name) do update set paused = excluded.paused;
+  update holdfast.lane set paused = p_paused where queue = p_queue;
+end $$;
+
+
+-- A new limit counts what runs already.
+
+create function holdfast.set_limit(
+  p_kind text, p_name text, p_max_running int, p_max_per_key int, p_interval float8, p_burst int
+)
+returns void
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  gate_id int;
+  counts boolean := p_max_running is not null or p_interval is not null;
+  adopted int;
+begin
+  update holdfast.lane_change set moved = moved + 1;
+
+  insert into holdfast.gate (kind, name)
+  values (p_kind, p_name)
+  on conflict do nothing;
+  select g.id into gate_id
+  from holdfast.gate g
+  where g.kind = p_kind and g.name = p_name
+  for no key update;
+
+  update holdfast.gate g
+  set
+    max_running = p_max_running,
+    max_per_key = p_max_per_key,
+    rate_interval = p_interval,
+    rate_burst = p_burst,
+    rate_next = case when p_interval is not null then g.rate_next end
+  where g.id = gate_id;
+
+  update holdfast.lane l
+  set gates = case
+    when not counts then nullif(array_remove(l.gates, gate_id), '{}')
+    else array(select distinct x from unnest(l.gates || gate_id) x order by x)
+  end
+  where case p_kind when 'type' then l.type else l.queue end = p_name;
+
+  if p_max_running is not null then
+    with held as (
+      select e.id
+      from holdfast.lease e
+      join holdfast.lane l on l.id = e.lane
+      where case p_kind when 'type' then l.type else l.queue end = p_name
+        and (e.gates is null or gate_id <> all (e.gates))
+      order by e.id
+      for no key update of e
+    ), counted as (
+      update holdfast.lease e
+      set gates = e.gates || gate_id
+      from held h
+      where e.id = h.id
+      returning e.id
+    )
+    select count(*) into adopted from counted;
+    update holdfast.gate g set running = g.running + adopted where g.id = gate_id;
+  end if;
+
+  -- Keys that were full may have room now.
+  insert into holdfast.nudge (pool, key, freed)
+  select distinct b.pool, b.key, 0
+  from holdfast.blocked b
+  join holdfast.lane l on l.id = b.lane
+  where p_kind = 'type' and l.type = p_name;
+end $$;

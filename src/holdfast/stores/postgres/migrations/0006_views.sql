@@ -1,0 +1,162 @@
+-- The public contract for people with a SQL prompt. Names are those of the interface.
+
+create view holdfast.tasks with (security_invoker = true) as
+select
+  t.id,
+  coalesce(l.type, w.parts ->> 'type') as type,
+  case
+    when o.id is not null then o.state
+    when e.id is not null then 'running'
+    when w.waiting is not null then 'waiting'
+    else 'pending'
+  end as status,
+  coalesce(l.queue, w.parts ->> 'queue') as queue,
+  -t.np as priority,
+  coalesce(l.tenant, w.parts ->> 'tenant') as tenant_id,
+  coalesce(l.version, w.parts ->> 'version') as version,
+  coalesce(l.tags, '{}') as tags,
+  coalesce(l.requires, '{}') as requires,
+  case when e.id is not null then coalesce(k.name, e.worker::text) end as locked_by,
+  e.lease_timeout,
+  coalesce(o.tries, e.tries, w.tries, a.tries, 0)::int as try_count,
+  t.max_tries::int as max_tries,
+  coalesce(o.error, a.error) as last_error,
+  coalesce(o.error_type, a.error_type) as last_error_type,
+  p.percent as progress,
+  p.message as progress_message,
+  t.cancel_requested,
+  t.key as idempotency_key,
+  t.concurrency_key,
+  t.parent,
+  w.waiting as reason,
+  t.created_at,
+  case when w.run_at = 'infinity' then null else coalesce(w.run_at, t.run_at, t.created_at) end as run_at,
+  coalesce(e.started_at, o.started_at) as started_at,
+  o.finished_at
+from holdfast.task t
+left join holdfast.lane l on l.id = t.lane
+left join holdfast.outcome o on o.id = t.id
+left join holdfast.lease e on e.id = t.id
+left join holdfast.later w on w.id = t.id
+left join holdfast.worker k on k.id = e.worker
+left join holdfast.progress p on p.id = t.id
+left join lateral (
+  select x.tries, x.error, x.error_type
+  from holdfast.attempt x
+  where x.id = t.id
+  order by x.fence desc, x.seq desc
+  limit 1
+) a on true;
+
+create view holdfast.processing_jobs with (security_invoker = true) as
+select
+  t.id,
+  coalesce(t.idempotency_key, t.id::text) as job_id,
+  case
+    when t.status = 'running' then 'processing'
+    when t.status in ('pending', 'waiting') and t.try_count > 0 then 'retry'
+    when t.status in ('pending', 'waiting') then 'pending'
+    else t.status
+  end as status,
+  t.try_count as attempts,
+  t.locked_by,
+  t.lease_timeout as locked_until,
+  t.last_error,
+  coalesce(t.finished_at, t.started_at, t.created_at) as updated_at,
+  coalesce(t.progress, 0) as progress
+from holdfast.tasks t;
+
+create view holdfast.workers with (security_invoker = true) as
+select
+  w.id,
+  w.name,
+  w.host as hostname,
+  w.status,
+  w.capabilities,
+  w.queues,
+  w.tags,
+  w.slots as max_concurrent,
+  w.active,
+  w.version,
+  w.started_at,
+  w.last_heartbeat
+from holdfast.worker w;
+
+create view holdfast.active_leases with (security_invoker = true) as
+select
+  e.id as task_id,
+  l.type,
+  l.queue,
+  coalesce(k.name, e.worker::text) as locked_by,
+  e.worker as worker_id,
+  e.fence,
+  e.tries::int as try_count,
+  e.started_at,
+  e.lease_timeout,
+  e.lease_timeout - holdfast.clock() as time_left
+from holdfast.lease e
+join holdfast.lane l on l.id = e.lane
+left join holdfast.worker k on k.id = e.worker
+where e.lease_timeout >= holdfast.clock();
+
+create view holdfast.stale_leases with (security_invoker = true) as
+select
+  e.id as task_id,
+  l.type,
+  l.queue,
+  coalesce(k.name, e.worker::text) as locked_by,
+  e.worker as worker_id,
+  e.fence,
+  e.tries::int as try_count,
+  e.started_at,
+  e.lease_timeout,
+  holdfast.clock() - e.lease_timeout as late_by
+from holdfast.lease e
+join holdfast.lane l on l.id = e.lane
+left join holdfast.worker k on k.id = e.worker
+where e.lease_timeout < holdfast.clock();
+
+create view holdfast.worker_utilization with (security_invoker = true) as
+select
+  w.id,
+  w.name,
+  w.status,
+  w.slots as max_concurrent,
+  coalesce(h.held, 0) as active,
+  round(coalesce(h.held, 0) / w.slots::numeric, 3) as utilization,
+  w.last_heartbeat
+from holdfast.worker w
+left join (
+  select e.worker, count(*)::int as held
+  from holdfast.lease e
+  group by e.worker
+) h on h.worker = w.id
+where w.status <> 'stopped';
+
+create view holdfast.queue_load with (security_invoker = true) as
+select
+  q.name as queue,
+  q.paused,
+  (select count(*) from holdfast.lane l join holdfast.ready r on r.lane = l.id where l.queue = q.name) as ready,
+  (select count(*) from holdfast.lane l join holdfast.later w on w.lane = l.id where l.queue = q.name and w.waiting is null) as scheduled,
+  (select count(*) from holdfast.lane l join holdfast.later w on w.lane = l.id where l.queue = q.name and w.waiting is not null) as waiting,
+  (select count(*) from holdfast.lane l join holdfast.blocked b on b.lane = l.id where l.queue = q.name) as blocked,
+  (select count(*) from holdfast.lane l join holdfast.lease e on e.lane = l.id where l.queue = q.name) as running
+from holdfast.queue q;
+
+create view holdfast.dead_letters with (security_invoker = true) as
+select
+  o.id,
+  l.type,
+  l.queue,
+  l.tenant as tenant_id,
+  o.tries::int as try_count,
+  o.error_type,
+  o.error as last_error,
+  o.ended_by,
+  t.created_at,
+  o.finished_at
+from holdfast.outcome o
+join holdfast.task t on t.id = o.id
+join holdfast.lane l on l.id = t.lane
+where o.state = 'failed';

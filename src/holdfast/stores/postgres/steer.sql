@@ -1,0 +1,19 @@
+-- name: request_cancel
+select id, state
+from holdfast.request_cancel(:ids)
+
+-- name: withdraw
+select withdrawn, parents
+from holdfast.withdraw(:ids, :state, :error_type, :error)
+
+-- name: retry
+select holdfast.retry(:ids)
+
+-- name: discard
+select holdfast.forget(array(select o.id from holdfast.outcome o where o.id = any (:ids) and o.state = 'failed'))
+
+-- name: pause
+select holdfast.pause(:queue, :paused)
+
+-- name: set_limit
+select holdfast.set_limit(:kind, :name, :max_running, :max_per_key, :interval, :burst)

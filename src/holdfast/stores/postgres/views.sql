@@ -1,0 +1,236 @@
+-- name: get
+select
+  t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
+  t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
+  t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error
+from holdfast.tasks t
+where t.id = any (:ids)
+order by t.id desc
+
+-- name: result
+select o.state, o.result, o.error_type, o.error, o.detail
+from holdfast.outcome o
+where o.id = :id
+
+-- name: attempts
+select
+  x.fence, x.worker, k.name, x.started_at, x.ended_at, x.ended, x.ended_by, x.error_type, x.error, x.detail
+from (
+  select a.fence, a.worker, a.started_at, a.ended_at, a.ended, a.ended_by, a.error_type, a.error, a.detail, a.seq
+  from holdfast.attempt a
+  where a.id = :id
+  union all
+  select o.fence, o.worker, o.started_at, o.finished_at, o.state, o.ended_by, o.error_type, o.error, o.detail, o.seq
+  from holdfast.outcome o
+  where o.id = :id
+  union all
+  select e.fence, e.worker, e.started_at, null, null, null, null, null, null, null
+  from holdfast.lease e
+  where e.id = :id
+) x
+left join holdfast.worker k on k.id = x.worker
+order by x.fence, x.seq nulls last
+
+-- name: list_tasks
+select x.id
+from unnest(:lanes::int[]) as l (lane)
+cross join lateral (
+  select t.id
+  from holdfast.task t
+  where t.lane = l.lane and (:before::uuid is null or t.id < :before)
+  order by t.id desc
+  limit :limit
+) x
+order by x.id desc
+limit :limit
+
+-- name: list_ready
+select x.id, x.np, x.seq
+from unnest(:lanes::int[]) as l (lane)
+cross join lateral (
+  select r.id, r.np, r.seq
+  from holdfast.ready r
+  where r.lane = l.lane and (r.np, r.seq) > (:np, :seq)
+  order by r.np, r.seq
+  limit :limit
+) x
+order by x.np, x.seq
+limit :limit
+
+-- name: list_scheduled
+select w.id, w.run_at
+from holdfast.later w
+where w.waiting is null
+  and (:run_at::timestamptz is null or (w.run_at, w.id) > (:run_at, :id))
+  and w.lane = any (:lanes::int[] || 0)
+order by w.run_at, w.id
+limit :limit
+
+-- name: list_blocked
+select b.id, b.pool, b.key, b.np, b.seq
+from holdfast.blocked b
+where b.lane = any (:lanes) and (b.pool, b.key, b.np, b.seq) > (:pool, :key, :np, :seq)
+order by b.pool, b.key, b.np, b.seq
+limit :limit
+
+-- name: list_waiting
+select w.id
+from holdfast.later w
+where w.waiting is not null
+  and w.lane = any (:lanes)
+  and (:before::uuid is null or w.id < :before)
+order by w.id desc
+limit :limit
+
+-- name: list_running
+select e.id
+from holdfast.lease e
+where e.lane = any (:lanes) and (:before::uuid is null or e.id < :before)
+order by e.id desc
+limit :limit
+
+-- name: list_ended
+select o.id, o.seq
+from holdfast.outcome o
+join holdfast.task t on t.id = o.id
+where o.state = :state and o.seq < :before and t.lane = any (:lanes)
+order by o.seq desc
+limit :limit
+
+-- name: events
+select x.seq, x.kind, x.id, x.fence, x.worker, x.ended_by, x.at, x.error, x.verb
+from (
+  (
+    select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
+    from (values ('done'), ('failed'), ('cancelled')) as s (state)
+    cross join lateral (
+      select i.*
+      from holdfast.outcome i
+      where i.state = s.state and i.seq > :after
+      order by i.seq
+      limit :limit
+    ) o
+  )
+  union all
+  (
+    select a.seq, a.ended, a.id, a.fence, a.worker, a.ended_by, a.ended_at, a.error, null
+    from holdfast.attempt a
+    where a.seq > :after
+    order by a.seq
+    limit :limit
+  )
+  union all
+  (
+    select r.seq, 'refused', r.id, r.fence, null, null, r.at, null, r.verb
+    from holdfast.refusal r
+    where r.seq > :after
+    order by r.seq
+    limit :limit
+  )
+) x
+order by x.seq
+limit :limit
+
+-- name: writers
+select l.virtualtransaction
+from pg_locks l
+where l.locktype = 'relation'
+  and l.mode = 'RowExclusiveLock'
+  and l.relation in ('holdfast.outcome'::regclass, 'holdfast.attempt'::regclass, 'holdfast.refusal'::regclass)
+  and l.pid <> pg_backend_pid()
+
+-- name: queue_loads
+select
+  q.name,
+  q.paused,
+  (
+    select count(*)
+    from (
+      select from holdfast.lane l cross join lateral (
+        select from holdfast.ready r where r.lane = l.id limit :cap
+      ) x
+      where l.queue = q.name limit :cap
+    ) y
+  ) as ready,
+  (
+    select count(*)
+    from (
+      select from holdfast.later w join holdfast.lane l on l.id = w.lane
+      where l.queue = q.name and w.waiting is null limit :cap
+    ) y
+  ) as scheduled,
+  (
+    select count(*)
+    from (
+      select from holdfast.blocked b join holdfast.lane l on l.id = b.lane where l.queue = q.name limit :cap
+    ) y
+  ) as blocked,
+  (
+    select count(*)
+    from (
+      select from holdfast.later w join holdfast.lane l on l.id = w.lane
+      where l.queue = q.name and w.waiting is not null limit :cap
+    ) y
+  ) as waiting,
+  (
+    select count(*) from holdfast.lease e join holdfast.lane l on l.id = e.lane where l.queue = q.name
+  ) as running,
+  (
+    select count(*)
+    from holdfast.lease e join holdfast.lane l on l.id = e.lane
+    where l.queue = q.name and e.lease_timeout < holdfast.clock()
+  ) as expired,
+  (
+    select count(*)
+    from (
+      select
+      from holdfast.outcome o
+      join holdfast.task t on t.id = o.id
+      join holdfast.lane l on l.id = t.lane
+      where o.state = 'failed' and l.queue = q.name limit :cap
+    ) y
+  ) as failed,
+  (
+    select extract(epoch from holdfast.clock() - min(t.created_at))::float8
+    from holdfast.lane l
+    cross join lateral (
+      select r.id from holdfast.ready r where r.lane = l.id order by r.np, r.seq limit 1
+    ) h
+    join holdfast.task t on t.id = h.id
+    where l.queue = q.name
+  ) as oldest_age
+from holdfast.queue q
+order by q.name
+
+-- name: leases
+select
+  e.id, l.type, l.queue, e.worker, k.name, e.fence, e.tries, e.started_at, e.lease_timeout,
+  extract(epoch from e.lease_timeout - holdfast.clock())::float8
+from holdfast.lease e
+join holdfast.lane l on l.id = e.lane
+left join holdfast.worker k on k.id = e.worker
+where not :lapsed or e.lease_timeout < holdfast.clock()
+order by e.lease_timeout
+limit :limit
+
+-- name: workers
+select
+  w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.slots, w.active, w.status,
+  w.started_at, w.last_heartbeat
+from holdfast.worker w
+order by w.started_at, w.id
+
+-- name: dead_letter_groups
+select l.type, o.error_type, min(o.error), count(*), max(o.finished_at)
+from (
+  select x.id, x.error_type, x.error, x.finished_at
+  from holdfast.outcome x
+  where x.state = 'failed'
+  order by x.seq desc
+  limit :cap
+) o
+join holdfast.task t on t.id = o.id
+join holdfast.lane l on l.id = t.lane
+group by l.type, o.error_type
+order by count(*) desc, l.type, o.error_type
+limit :limit

@@ -1,0 +1,66 @@
+-- name: register
+insert into holdfast.worker (
+  id, name, host, pid, version, queues, tags, capabilities, slots, active, status, started_at, last_heartbeat
+)
+values (
+  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :slots, :active, :status,
+  holdfast.clock(), holdfast.clock()
+)
+on conflict (id) do update
+set
+  active = excluded.active,
+  slots = excluded.slots,
+  status = excluded.status,
+  last_heartbeat = excluded.last_heartbeat
+
+-- name: cancel_requested
+select t.id
+from holdfast.task t
+where t.id = any (:ids) and t.cancel_requested
+
+-- name: sign_off
+update holdfast.worker w
+set status = 'stopped', active = 0, last_heartbeat = holdfast.clock()
+where w.id = :id
+
+-- name: lane_change
+select c.moved
+from holdfast.lane_change c
+
+-- name: lanes
+select l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant
+from holdfast.lane l
+
+-- name: claim
+select
+  ids, lanes, nps, seqs, fences, tries, max_tries, payloads, policies, parents, cancels, expireds, alones,
+  contended, is_full, next_due, lane_change
+from holdfast.claim(:worker, :grant, :lanes, :turns, :want, :lease, :wait_gate, :durable)
+
+-- name: claimed
+select
+  id, lane, np, seq, fence, tries, max_tries, payload, policy, parent, cancel_requested, expired, alone
+from holdfast.claimed(:worker, :grant)
+
+-- name: repair
+select holdfast.repair(:lanes)
+
+-- name: renew
+select id, cancel_requested
+from holdfast.renew(:ids, :grants, :lease)
+
+-- name: settle
+select accepted, states, parents
+from holdfast.settle(
+  :ids, :grants, :verdicts, :delays, :refunds, :alones, :wakes, :reasons, :results,
+  :error_types, :errors, :details, :seen_ids, :seen, :by, :lapsed_only, :default_tries
+)
+
+-- name: settled
+select holdfast.settled(:ids, :grants)
+
+-- name: refuse
+select holdfast.refuse(:verb, :ids, :grants, :fences)
+
+-- name: progress
+select holdfast.progress(:id, :grant, :percent, :message, :saved)

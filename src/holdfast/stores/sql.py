@@ -1,0 +1,23 @@
+"""The one store: all its parts over one driver."""
+
+from holdfast.stores.driver import Driver
+from holdfast.stores.flows import Flows
+from holdfast.stores.producing import Producing
+from holdfast.stores.steering import Steering
+from holdfast.stores.upkeep import Upkeep
+from holdfast.stores.views import Views
+
+__all__ = ["SqlStore"]
+
+
+class SqlStore(Producing, Upkeep, Flows, Steering, Views):
+    """Keeps `holdfast.store.Store`."""
+
+    def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:
+        super().__init__(driver, share_commits=share_commits)
+
+    async def migrate(self) -> int:
+        return await self._driver.migrate()
+
+    async def close(self) -> None:
+        await self._driver.close()

@@ -1,0 +1,82 @@
+"""What an operator does: cancel, retry, discard, pause, limit."""
+
+from collections.abc import Sequence
+from typing import Literal
+from uuid import UUID
+
+from holdfast.errors import InvalidInput
+from holdfast.store import Cancelling
+from holdfast.stores.base import Base
+from holdfast.tasks.limits import Limit
+from holdfast.tasks.names import check_name, check_type
+
+__all__ = ["Steering"]
+
+MOST_AT_ONCE = 10_000
+
+
+class Steering(Base):
+    """Keeps `holdfast.store.Steering`."""
+
+    async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
+        ids = _bounded(tasks)
+        # The request is committed first: nothing can slip through between it and the withdrawal.
+        rows = await self._driver.call("request_cancel", ids=ids)
+        states = {self._driver.uuid(id): state for id, state in rows}
+        open_ids = [id for id, state in states.items() if state is None]
+        withdrawn = set(await self._withdraw(open_ids)) if open_ids else set()
+        return {id: _answer(id, states, withdrawn) for id in ids}
+
+    async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
+        return frozenset(self._uuids(await self._value("retry", ids=_bounded(tasks))))
+
+    async def discard(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
+        return frozenset(self._uuids(await self._value("discard", ids=_bounded(tasks))))
+
+    async def pause(self, queue: str) -> None:
+        await self._driver.call("pause", queue=check_name("queue", queue), paused=True)
+
+    async def resume(self, queue: str) -> None:
+        await self._driver.call("pause", queue=check_name("queue", queue), paused=False)
+
+    async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
+        match kind:
+            case "type":
+                check_type(name)
+            case "queue":
+                check_name("queue", name)
+                if limit.max_per_key is not None:
+                    raise InvalidInput("a limit per key belongs to a function, not to a queue")
+            case _:
+                raise InvalidInput(f"a limit is set on a type or a queue, not on a {kind!r}")
+        await self._driver.call(
+            "set_limit",
+            kind=kind,
+            name=name,
+            max_running=limit.max_running,
+            max_per_key=limit.max_per_key,
+            interval=limit.rate and limit.rate.interval,
+            burst=limit.rate and limit.rate.burst,
+        )
+
+    async def _withdraw(self, ids: list[UUID]) -> list[UUID]:
+        ((withdrawn, parents),) = await self._driver.call(
+            "withdraw", ids=ids, state="cancelled", error_type=None, error=None
+        )
+        if parents:
+            await self._driver.call("wake_up", ids=sorted(set(self._uuids(parents))))
+        return self._uuids(withdrawn)
+
+
+def _bounded(tasks: Sequence[UUID]) -> list[UUID]:
+    if len(tasks) > MOST_AT_ONCE:
+        raise InvalidInput(f"at most {MOST_AT_ONCE:,} tasks in one call, got {len(tasks):,}")
+    return sorted(set(tasks))
+
+
+def _answer(id: UUID, states: dict[UUID, str | None], withdrawn: set[UUID]) -> Cancelling:
+    if id not in states:
+        return "unknown"
+    if states[id] == "cancelled" or id in withdrawn:
+        return "cancelled"
+    return "requested" if states[id] is None else "ended"

@@ -1,0 +1,89 @@
+"""Chores that any process may do at any time: each call is one bounded pass."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.store import Recovered
+from holdfast.stores.base import policy_of
+from holdfast.stores.working import Working
+from holdfast.tasks.lifecycle import Facts, Lost, Settlement, settle
+from holdfast.tasks.names import check_delay
+from holdfast.tasks.task import Lease, TaskStatus
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep(Working):
+    """Keeps `holdfast.store.Upkeep`."""
+
+    async def promote(self, batch: int = 500) -> int:
+        moved: int = await self._value("promote", batch=batch)
+        return moved
+
+    async def recover(self, batch: int = 500, *, default_tries: int = 3) -> list[Recovered]:
+        """Through the same door as every attempt's end: outcome `Lost`, and the store settles it
+        where the lease has still lapsed, since its holder may renew in between."""
+        rows = await self._driver.call("lapsed", batch=batch)
+        if not rows:
+            return []
+        lapsed = [(self._lease(row), row) for row in rows]
+        states, parents = await self._settle(
+            [(lease, _lost(row, default_tries)) for lease, row in lapsed],
+            "recovery",
+            default_tries,
+            lapsed_only=True,
+        )
+        await self._wake(parents, ())
+        return [
+            Recovered(lease, row[3], _status(states[lease.task]), row[11])
+            for lease, row in lapsed
+            if lease.task in states
+        ]
+
+    async def expire(self, batch: int = 500) -> int:
+        ended: int = await self._value("expire", batch=batch)
+        return ended
+
+    async def sweep_wakes(self, batch: int = 500) -> int:
+        moved: int = await self._value("sweep_wakes", batch=batch)
+        return moved
+
+    async def mark_stale(self, after: timedelta) -> int:
+        marked: int = await self._value("mark_stale", after=after.total_seconds())
+        return marked
+
+    async def cleanup(
+        self, retention: timedelta, *, dead_letters: timedelta | None = None, batch: int = 500
+    ) -> int:
+        check_delay("retention", retention)
+        forgotten: int = await self._value(
+            "cleanup",
+            retention=retention.total_seconds(),
+            dead_letters=None
+            if dead_letters is None
+            else check_delay("dead letter retention", dead_letters).total_seconds(),
+            batch=batch,
+        )
+        return forgotten
+
+    def _lease(self, row: Sequence[Any]) -> Lease:
+        return Lease(self._driver.uuid(row[0]), self._driver.uuid(row[1]), row[2])
+
+
+def _lost(row: Sequence[Any], default_tries: int) -> Settlement:
+    _, _, _, _, tries, max_tries, policy, alone, cancel, expired, in_company, _ = row
+    facts = Facts(
+        tries=tries,
+        max_tries=max_tries or default_tries,
+        retry=None if policy is None else policy_of(policy),
+        alone=alone,
+        cancel_requested=cancel,
+        expired=expired,
+    )
+    return settle(facts, Lost(in_company), random.random())
+
+
+def _status(state: str) -> TaskStatus:
+    return TaskStatus.PENDING if state == "lost" else TaskStatus(state)

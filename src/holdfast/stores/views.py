@@ -1,0 +1,252 @@
+"""Questions that people ask. Every list walks an index from its cursor; every count is capped."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import InvalidInput, UnknownTask
+from holdfast.store import (
+    DeadLetterGroup,
+    Ending,
+    Event,
+    LeaseView,
+    Page,
+    QueueLoad,
+    TaskFilter,
+    WorkerRecord,
+)
+from holdfast.stores.base import Base
+from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
+from holdfast.tasks.lane import Lane
+from holdfast.tasks.task import Attempt, Failure, Task, TaskStatus
+
+__all__ = ["CAP", "Views"]
+
+CAP = 10_000  # counts of one queue stop here
+_LONGEST_PAGE = 1000
+_PATIENCE = 200  # looks at open writers, 5 ms apart, before a read of events stops at the gap
+
+
+class Views(Base):
+    """Keeps `holdfast.store.Views`."""
+
+    async def get(self, task: UUID) -> Task:
+        for row in await self._driver.call("get", ids=[task]):
+            return self._task(row)
+        raise UnknownTask([task])
+
+    async def attempts(self, task: UUID) -> list[Attempt]:
+        return [
+            Attempt(
+                fence=fence,
+                worker=worker,
+                worker_name=name,
+                started_at=self._driver.instant(started),
+                ended_at=self._driver.instant(ended_at),
+                ended=ended,
+                by=by,
+                failure=_failure(error_type, error, detail),
+            )
+            for (
+                fence, worker, name, started, ended_at, ended, by, error_type, error, detail,
+            ) in await self._driver.call("attempts", id=task)
+        ]  # fmt: skip
+
+    async def ending(self, task: UUID) -> Ending | None:
+        for state, result, error_type, error, detail in await self._driver.call("result", id=task):
+            failure = _failure(error_type, error, detail)
+            return Ending(status=TaskStatus(state), result=result, failure=failure)
+        if not await self._driver.call("known", ids=[task]):
+            raise UnknownTask([task])
+        return None
+
+    async def list_tasks(
+        self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> Page:
+        _check_limit(limit)
+        await self._look_up_lanes()
+        lanes = sorted(id for id, lane in self._lanes.items() if _matches(filter, lane))
+        stage, position = read_cursor(cursor) if cursor else first_stage(filter.status)
+        ids: list[Any] = []
+        while stage and len(ids) < limit:
+            rows = await self._driver.call(
+                stage.verb, lanes=lanes, limit=limit - len(ids), **stage.parameters(position)
+            )
+            ids += [row[0] for row in rows]
+            if len(ids) == limit:
+                return await self._page(ids, write_cursor(stage, rows[-1]))
+            stage, position = stage_after(stage)
+        return await self._page(ids, None)
+
+    async def events(self, after: int = 0, limit: int = 500) -> list[Event]:
+        _check_limit(limit)
+        events = await self._events(after, limit)
+        gap = _first_gap(events, after)
+        if gap is None:
+            return events
+        # A number is missing: its writer has not committed yet, or never will. Whoever may still
+        # write it holds a lock by now; once they are through, what is missing stays missing.
+        open_writers = await self._writers()
+        for _ in range(_PATIENCE):
+            if not open_writers:
+                return await self._events(after, limit)
+            await asyncio.sleep(0.005)
+            open_writers &= await self._writers()
+        return [event for event in events if event.seq < gap]
+
+    async def queue_loads(self) -> list[QueueLoad]:
+        return [
+            QueueLoad(
+                queue=row[0],
+                paused=bool(row[1]),
+                ready=row[2],
+                scheduled=row[3],
+                blocked=row[4],
+                waiting=row[5],
+                running=row[6],
+                expired=row[7],
+                failed=row[8],
+                oldest_age=row[9],
+                capped=CAP in (row[2], row[3], row[4], row[5], row[8]),
+            )
+            for row in await self._driver.call("queue_loads", cap=CAP)
+        ]
+
+    async def leases(self, *, lapsed: bool = False, limit: int = 500) -> list[LeaseView]:
+        _check_limit(limit)
+        return [
+            LeaseView(
+                task=self._driver.uuid(row[0]),
+                type=row[1],
+                queue=row[2],
+                worker=row[3],
+                worker_name=row[4],
+                fence=row[5],
+                tries=row[6],
+                started_at=self._at(row[7]),
+                lease_timeout=self._at(row[8]),
+                seconds_left=row[9],
+            )
+            for row in await self._driver.call("leases", lapsed=lapsed, limit=limit)
+        ]
+
+    async def workers(self) -> list[WorkerRecord]:
+        return [
+            WorkerRecord(
+                id=row[0],
+                name=row[1],
+                host=row[2],
+                pid=row[3],
+                version=row[4],
+                queues=tuple(row[5]),
+                tags=tuple(row[6]),
+                capabilities=tuple(row[7]),
+                slots=row[8],
+                active=row[9],
+                status=row[10],
+                started_at=self._driver.instant(row[11]),
+                last_heartbeat=self._driver.instant(row[12]),
+            )
+            for row in await self._driver.call("workers")
+        ]
+
+    async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroup]:
+        _check_limit(limit)
+        return [
+            DeadLetterGroup(
+                type=type, error_type=error_type, error=error, count=count, newest=self._at(newest)
+            )
+            for type, error_type, error, count, newest in await self._driver.call(
+                "dead_letter_groups", cap=CAP, limit=limit
+            )
+        ]
+
+    async def _page(self, ids: list[Any], next: str | None) -> Page:
+        if not ids:
+            return Page(tasks=[], next=None)
+        tasks = {row[0]: self._task(row) for row in await self._driver.call("get", ids=ids)}
+        return Page(tasks=[tasks[id] for id in ids if id in tasks], next=next)
+
+    async def _events(self, after: int, limit: int) -> list[Event]:
+        return [
+            Event(
+                seq=seq,
+                kind=kind,
+                task=self._driver.uuid(id),
+                fence=fence,
+                worker=worker,
+                by=by,
+                at=self._at(at),
+                error=error,
+                verb=verb,
+            )
+            for seq, kind, id, fence, worker, by, at, error, verb in await self._driver.call(
+                "events", after=after, limit=limit
+            )
+        ]
+
+    async def _writers(self) -> set[str]:
+        return {row[0] for row in await self._driver.call("writers")}
+
+    def _at(self, value: Any) -> datetime:
+        instant = self._driver.instant(value)
+        assert instant is not None
+        return instant
+
+    def _task(self, row: Sequence[Any]) -> Task:
+        uuid, instant = self._driver.uuid, self._driver.instant
+        return Task(
+            id=uuid(row[0]),
+            type=row[1],
+            status=TaskStatus(row[2]),
+            queue=row[3],
+            version=row[4],
+            tags=tuple(row[5]),
+            requires=tuple(row[6]),
+            tenant=row[7],
+            priority=row[8],
+            try_count=row[9],
+            max_tries=row[10],
+            cancel_requested=bool(row[11]),
+            key=row[12],
+            parent=None if row[13] is None else uuid(row[13]),
+            reason=row[14],
+            locked_by=row[15],
+            lease_timeout=instant(row[16]),
+            created_at=self._at(row[17]),
+            run_at=instant(row[18]),
+            started_at=instant(row[19]),
+            finished_at=instant(row[20]),
+            progress=row[21],
+            progress_message=row[22],
+            last_error=row[23],
+        )
+
+
+def _first_gap(events: Sequence[Event], after: int) -> int | None:
+    for expected, event in enumerate(events, after + 1):
+        if event.seq != expected:
+            return expected
+    return None
+
+
+def _matches(filter: TaskFilter, lane: Lane) -> bool:
+    return (
+        filter.queue in (None, lane.queue)
+        and filter.type in (None, lane.type)
+        and filter.tenant in (None, lane.tenant)
+        and (filter.tag is None or filter.tag in lane.tags)
+    )
+
+
+def _failure(error_type: str | None, error: str | None, detail: bytes | None) -> Failure | None:
+    if error_type is None:
+        return None
+    return Failure(type=error_type, message=error or "", detail=detail)
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= _LONGEST_PAGE:
+        raise InvalidInput(f"a page holds 1 to {_LONGEST_PAGE} rows, got {limit}")

@@ -1,0 +1,261 @@
+"""What a worker does. Every write names the lease, and learns whether it still holds."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import InvalidInput, LeaseLost, StoreError
+from holdfast.ids import new_grant
+from holdfast.store import ClaimAnswer, Renewed, WorkerRecord
+from holdfast.stores.base import Base, policy_of
+from holdfast.stores.driver import MisplacedTask
+from holdfast.tasks.lane import Lane
+from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.payload import check_payload
+from holdfast.tasks.task import Claimed, Lease
+
+__all__ = ["Working"]
+
+MOST_CLAIMED = 10_000
+
+
+class Working(Base):
+    """Keeps `holdfast.store.Working`."""
+
+    async def register(self, worker: WorkerRecord) -> None:
+        await self._driver.call(
+            "register",
+            id=worker.id,
+            name=worker.name,
+            host=worker.host,
+            pid=worker.pid,
+            version=worker.version,
+            queues=list(worker.queues),
+            tags=list(worker.tags),
+            capabilities=list(worker.capabilities),
+            slots=worker.slots,
+            active=worker.active,
+            status=worker.status,
+        )
+
+    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> frozenset[UUID]:
+        await self.register(worker)
+        if not held:
+            return frozenset()
+        rows = await self._driver.call("cancel_requested", ids=[lease.task for lease in held])
+        return frozenset(self._uuids(row[0] for row in rows))
+
+    async def sign_off(self, worker: int) -> None:
+        await self._driver.call("sign_off", id=worker)
+
+    async def lanes(self) -> tuple[int, dict[int, Lane]]:
+        # The counter first: a lane that comes in between is looked up twice, never missed.
+        change: int = await self._value("lane_change")
+        await self._look_up_lanes()
+        return change, dict(self._lanes)
+
+    async def claim(
+        self,
+        *,
+        worker: int,
+        lanes: Sequence[int],
+        want: int,
+        lease: timedelta,
+        grant: UUID | None = None,
+        turns: Sequence[int] | None = None,
+        after: int | None = None,
+        durable: bool = False,
+    ) -> ClaimAnswer:
+        if not 0 < want <= MOST_CLAIMED:
+            raise InvalidInput(f"a claim may ask for 1 to {MOST_CLAIMED} tasks, got {want}")
+        grant = grant or new_grant()
+        ask = {
+            "worker": worker,
+            "grant": grant,
+            "lanes": list(lanes),
+            "turns": None if turns is None else list(turns),
+            "want": want,
+            "lease": _seconds("lease", lease),
+            "wait_gate": after,
+            "durable": durable,
+        }
+        columns, news = await self._claim(ask)
+        return ClaimAnswer(
+            grant=grant,
+            tasks=await self._claimed(grant, columns),
+            contended=news[0],
+            full=news[1],
+            next_due=news[2],
+            lanes=news[3],
+        )
+
+    async def claimed(self, *, worker: int, grant: UUID) -> list[Claimed]:
+        rows = await self._driver.call("claimed", worker=worker, grant=grant)
+        return await self._claimed(grant, zip(*rows, strict=True) if rows else None)
+
+    async def renew(self, leases: Sequence[Lease], lease: timedelta) -> Renewed:
+        if not leases:
+            return Renewed(frozenset(), frozenset())
+        rows = await self._driver.call(
+            "renew",
+            ids=[held.task for held in leases],
+            grants=[held.grant for held in leases],
+            lease=_seconds("lease", lease),
+        )
+        kept = {self._driver.uuid(id): cancel for id, cancel in rows}
+        lost = [held for held in leases if held.task not in kept]
+        if lost:
+            await self._refuse("renew", lost)
+        return Renewed(
+            frozenset(held.task for held in lost),
+            frozenset(task for task, cancel in kept.items() if cancel),
+        )
+
+    async def settle(
+        self, settlements: Sequence[tuple[Lease, Settlement]], *, default_tries: int = 3
+    ) -> frozenset[UUID]:
+        if not settlements:
+            return frozenset()
+        accepted, parents = await self._settle(settlements, "holder", default_tries)
+        refused = [lease for lease, _ in settlements if lease.task not in accepted]
+        if refused:
+            refused = await self._really_refused(refused)
+        await self._wake(parents, settlements)
+        return frozenset(lease.task for lease in refused)
+
+    async def progress(
+        self, lease: Lease, percent: float, message: str | None = None, saved: bytes | None = None
+    ) -> None:
+        if not 0 <= percent <= 100:
+            raise InvalidInput(f"progress must be from 0 to 100, got {percent}")
+        if saved is not None:
+            check_payload(saved)
+        written = await self._value(
+            "progress",
+            id=lease.task,
+            grant=lease.grant,
+            percent=float(percent),
+            message=None if message is None else message.replace("\0", "�")[:1000],
+            saved=saved,
+        )
+        if not written:
+            await self._refuse("progress", [lease])
+            raise LeaseLost("progress", lease.task)
+
+    async def _claim(self, ask: dict[str, Any]) -> tuple[Any, Any]:
+        for _ in range(3):
+            try:
+                (row,) = await self._driver.call("claim", **ask)
+            except MisplacedTask:
+                # One bad row must not wedge its lane: take the doubles out and ask again.
+                await self._driver.call("repair", lanes=ask["lanes"])
+            else:
+                return (row[:13] if row[0] else None), row[13:]
+        raise StoreError("a task stands in two places and could not be put right; run a repair")
+
+    async def _claimed(self, grant: UUID, columns: Any) -> list[Claimed]:
+        if not columns:
+            return []
+        columns = list(columns)
+        if not self._lanes.keys() >= set(columns[1]):
+            await self._look_up_lanes()
+        lanes, uuid = self._lanes, self._driver.uuid
+        rows = sorted(zip(*columns, strict=True), key=_place)
+        return [
+            Claimed(
+                lease=Lease(uuid(id), grant, fence),
+                lane=lanes[lane],
+                priority=-np,
+                tries=tries,
+                max_tries=max_tries,
+                payload=payload,
+                retry=None if policy is None else policy_of(policy),
+                parent=None if parent is None else uuid(parent),
+                cancel_requested=cancel,
+                expired=expired,
+                alone=alone,
+            )
+            for (
+                id, lane, np, _, fence, tries, max_tries, payload, policy, parent,
+                cancel, expired, alone,
+            ) in rows
+        ]  # fmt: skip
+
+    async def _settle(
+        self,
+        settlements: Sequence[tuple[Lease, Settlement]],
+        by: str,
+        default_tries: int,
+        lapsed_only: bool = False,
+    ) -> tuple[dict[UUID, str], list[UUID]]:
+        columns = _columns(settlements)
+        ((accepted, states, parents),) = await self._driver.call(
+            "settle", **columns, by=by, lapsed_only=lapsed_only, default_tries=default_tries
+        )
+        ids = self._uuids(accepted)
+        return dict(zip(ids, states or ["done"] * len(ids), strict=True)), self._uuids(parents)
+
+    async def _really_refused(self, refused: list[Lease]) -> list[Lease]:
+        """A settle that was already written by this lease was not refused."""
+        rows = await self._driver.call(
+            "settled",
+            ids=[lease.task for lease in refused],
+            grants=[lease.grant for lease in refused],
+        )
+        before = set(self._uuids(row[0] for row in rows))
+        refused = [lease for lease in refused if lease.task not in before]
+        if refused:
+            await self._refuse("settle", refused)
+        return refused
+
+    async def _wake(
+        self, parents: list[UUID], settlements: Iterable[tuple[Lease, Settlement]]
+    ) -> None:
+        """Both sides look after their commit, so that one of them sees the other."""
+        waiting = [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
+        if parents or waiting:
+            await self._driver.call("wake_up", ids=sorted({*parents, *waiting}))
+
+
+def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:
+    ids = [lease.task for lease, _ in settlements]
+    columns: dict[str, Any] = {
+        "ids": ids,
+        "grants": [lease.grant for lease, _ in settlements],
+        "results": [s.result for _, s in settlements],
+    }
+    if all(s.verdict is Verdict.DONE for _, s in settlements):
+        return {**columns, **dict.fromkeys(_REST)}
+    seen = [(lease.task, seq) for lease, s in settlements for seq in s.seen]
+    return {
+        **columns,
+        "verdicts": [s.verdict.value for _, s in settlements],
+        "delays": [None if s.delay is None else s.delay.total_seconds() for _, s in settlements],
+        "refunds": [s.refund for _, s in settlements],
+        "alones": [s.alone for _, s in settlements],
+        "wakes": [s.wakes for _, s in settlements],
+        "reasons": [s.reason for _, s in settlements],
+        "error_types": [s.failure and s.failure.type for _, s in settlements],
+        "errors": [s.failure and s.failure.message for _, s in settlements],
+        "details": [s.failure and s.failure.detail for _, s in settlements],
+        "seen_ids": [task for task, _ in seen],
+        "seen": [seq for _, seq in seen],
+    }
+
+
+_REST = (
+    "verdicts", "delays", "refunds", "alones", "wakes", "reasons",
+    "error_types", "errors", "details", "seen_ids", "seen",
+)  # fmt: skip
+
+
+def _place(row: Sequence[Any]) -> tuple[int, int]:
+    return row[2], row[3]
+
+
+def _seconds(what: str, duration: timedelta) -> float:
+    seconds = duration.total_seconds()
+    if not 0 < seconds <= 366 * 86400:
+        raise InvalidInput(f"{what} must be longer than nothing and at most a year, got {duration}")
+    return seconds

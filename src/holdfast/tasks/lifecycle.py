@@ -1,0 +1,188 @@
+"""What may happen to a task: the whole state machine. Pure: no await, no SQL, no clock.
+
+    pending ──claim──▶ running ──▶ done
+       ▲                  │  ├───▶ failed        (the dead letters)
+       │                  │  ├───▶ cancelled
+       ├─ retry, snooze ──┤  │
+       ├─ lost, hand-back ┘  │
+       └──── wake ── waiting ◀┘
+
+An `Outcome` says how an attempt ended, a `Settlement` what follows from it. Delays, never
+instants: the store's clock turns them into times. The store checks once more what it alone can
+know at that moment (tries left, cancel asked for, expired) and ends the task by the same rules.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from holdfast.tasks.retry import DEFAULT_RETRY, RetryPolicy
+from holdfast.tasks.task import Failure
+
+__all__ = [
+    "Cancelled",
+    "Done",
+    "Errored",
+    "Expired",
+    "Facts",
+    "HandedBack",
+    "Lost",
+    "Outcome",
+    "Settlement",
+    "Snoozed",
+    "Verdict",
+    "Waiting",
+    "settle",
+]
+
+EXPIRED = Failure(type="Expired", message="not started before it expired")
+LOST = Failure(type="WorkerLost", message="its worker stopped renewing the lease")
+
+
+class Verdict(StrEnum):
+    """How an attempt ended, in the words of the history."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RETRY = "retry"
+    SNOOZED = "snoozed"
+    HANDED_BACK = "handed_back"
+    WAITING = "waiting"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        return self in (Verdict.DONE, Verdict.FAILED, Verdict.CANCELLED)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The function returned."""
+
+    result: bytes
+
+
+class Errored(msgspec.Struct, frozen=True):
+    """The function raised; `retryable` is false for errors that another try cannot mend."""
+
+    failure: Failure
+    retryable: bool = True
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The function was asked to stop, and did, or it was never started."""
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """It was claimed after its time, and not started."""
+
+
+class Snoozed(msgspec.Struct, frozen=True):
+    """The function asked to be called again later; the attempt is given back."""
+
+    delay: timedelta
+
+
+class HandedBack(msgspec.Struct, frozen=True):
+    """A draining worker gives it back unfinished, with its place and its attempt."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A durable function put down until `wakes` things that it waits for have come, or the timer.
+
+    `seen` are the wakes that this attempt has read: only those are forgotten.
+    """
+
+    timer: timedelta | None = None
+    wakes: int = 1
+    seen: tuple[int, ...] = ()
+    reason: str = "waiting"
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Nobody renewed the lease. In company: other tasks of the same worker were lost too, so this
+    one is not blamed yet; it gets its attempt back, once, and runs alone from then on."""
+
+    in_company: bool
+
+
+Outcome = Done | Errored | Cancelled | Expired | Snoozed | HandedBack | Waiting | Lost
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the decision needs to know of a task under a lease."""
+
+    tries: int  # this one included: a try is charged when it is granted
+    max_tries: int
+    retry: RetryPolicy | None = None
+    alone: bool = False
+    cancel_requested: bool = False
+    expired: bool = False
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from an outcome."""
+
+    verdict: Verdict
+    result: bytes | None = None
+    failure: Failure | None = None
+    delay: timedelta | None = None  # retry, snoozed, waiting; None while waiting: no timer
+    refund: bool = False
+    alone: bool = False
+    wakes: int = 1
+    seen: tuple[int, ...] = ()
+    reason: str | None = None
+
+
+def settle(facts: Facts, outcome: Outcome, roll: float = 0.5) -> Settlement:
+    """What follows when an attempt ends so. `roll` is chance, from 0 to 1, for the jitter."""
+    wish = _wish(facts, outcome, roll)
+    if wish.verdict.final:
+        return wish
+    if facts.cancel_requested:
+        return Settlement(verdict=Verdict.CANCELLED, failure=wish.failure)
+    if facts.expired:
+        return Settlement(verdict=Verdict.FAILED, failure=EXPIRED)
+    if not wish.refund and facts.tries >= facts.max_tries:
+        return Settlement(verdict=Verdict.FAILED, failure=wish.failure)
+    return wish
+
+
+def _wish(facts: Facts, outcome: Outcome, roll: float) -> Settlement:
+    match outcome:
+        case Done(result):
+            return Settlement(verdict=Verdict.DONE, result=result)
+        case Errored(failure, retryable):
+            if not retryable:
+                return Settlement(verdict=Verdict.FAILED, failure=failure)
+            delay = (facts.retry or DEFAULT_RETRY).delay(facts.tries, roll)
+            return Settlement(verdict=Verdict.RETRY, failure=failure, delay=delay)
+        case Cancelled():
+            return Settlement(verdict=Verdict.CANCELLED)
+        case Expired():
+            return Settlement(verdict=Verdict.FAILED, failure=EXPIRED)
+        case Snoozed(delay):
+            return Settlement(verdict=Verdict.SNOOZED, delay=delay, refund=True)
+        case HandedBack():
+            return Settlement(verdict=Verdict.HANDED_BACK, refund=True)
+        case Waiting():
+            return Settlement(
+                verdict=Verdict.WAITING,
+                delay=outcome.timer,
+                refund=True,
+                wakes=outcome.wakes,
+                seen=outcome.seen,
+                reason=outcome.reason,
+            )
+        case Lost(in_company):
+            given_back = in_company and not facts.alone
+            return Settlement(
+                verdict=Verdict.LOST,
+                failure=LOST,
+                refund=given_back,
+                alone=facts.alone or given_back,
+            )
+        case _:
+            assert_never(outcome)

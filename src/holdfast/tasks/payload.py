@@ -1,0 +1,95 @@
+"""Arguments and results as bounded JSON. Stored as bytes, never re-imported, never pickled."""
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import PayloadRefused
+
+__all__ = ["MAX_DEPTH", "MAX_SIZE", "check_payload", "decode", "encode"]
+
+MAX_SIZE = 1024 * 1024
+MAX_DEPTH = 100
+
+_sorted = msgspec.json.Encoder(order="deterministic")  # equal values, equal bytes
+_unsorted = msgspec.json.Encoder()  # for dicts whose keys are not texts
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+
+def encode(value: Any) -> bytes:
+    """Any value of plain types, dates, decimals, UUIDs, bytes, dataclasses and structs as JSON."""
+    try:
+        try:
+            data = _sorted.encode(value)
+        except TypeError:
+            data = _unsorted.encode(value)
+    except RecursionError:
+        raise _too_deep() from None
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise PayloadRefused(
+            f"a value of type {type(value).__name__} cannot be stored as JSON: {error}. Use plain "
+            "types, dates, decimals, UUIDs, bytes, dataclasses or structs"
+        ) from None
+    check_payload(data)
+    # msgspec writes NaN and the infinities as null: look only where a null is.
+    if b"null" in data and _has_nan(value):
+        raise PayloadRefused("NaN and infinity cannot be stored as JSON; send None or a text")
+    return data
+
+
+def decode(data: bytes, type: Any = Any) -> Any:
+    """The value as `type` describes it: what was a date comes back as a date."""
+    check_payload(data)
+    try:
+        decoder = _decoders.get(type)
+        if decoder is None:
+            decoder = _decoders[type] = msgspec.json.Decoder(type)
+        return decoder.decode(data)
+    except RecursionError:
+        raise _too_deep() from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise PayloadRefused(f"the stored JSON does not fit {type}: {error}") from None
+
+
+def check_payload(data: bytes) -> bytes:
+    """Bounded size and depth; the check costs two byte counts for ordinary payloads."""
+    if len(data) > MAX_SIZE:
+        raise PayloadRefused(
+            f"a payload of {len(data):,} bytes is over the limit of {MAX_SIZE:,}; "
+            "store the data elsewhere and send its address"
+        )
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
+        raise _too_deep()
+    return data
+
+
+def _depth(data: bytes) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _has_nan(value: Any) -> bool:
+    todo = [msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=False)]
+    while todo:
+        match todo.pop():
+            case float() as number if not math.isfinite(number):
+                return True
+            case dict() as items:
+                todo += items.keys()
+                todo += items.values()
+            case list() | tuple() | set() | frozenset() as items:
+                todo += items
+    return False
+
+
+def _too_deep() -> PayloadRefused:
+    return PayloadRefused(
+        f"a payload may nest at most {MAX_DEPTH} levels deep; flatten it or store it elsewhere"
+    )

@@ -1,0 +1,52 @@
+"""When to try again: exponential backoff with a cap and jitter. Pure: chance is handed in."""
+
+import math
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+
+__all__ = ["DEFAULT_RETRY", "RetryPolicy"]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How often and when a failed task is tried again.
+
+    The policy travels on the task's row, so whoever recovers the task needs none of its code.
+    Delays are in seconds: `initial_delay`, then times `backoff_factor` each time, at most
+    `max_delay`, each moved by up to `jitter` (a share of the delay) in either direction.
+    `max_attempts` counts all tries, the first included; None leaves it to the worker's default.
+    """
+
+    max_attempts: int | None = None
+    initial_delay: float = 1.0
+    backoff_factor: float = 2.0
+    max_delay: float = 300.0
+    jitter: float = 0.1
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.max_attempts is not None and not 1 <= self.max_attempts <= 32_000:
+            faults.append(f"max_attempts must be from 1 to 32000, got {self.max_attempts}")
+        for name in ("initial_delay", "max_delay"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0 <= value <= 3e9):
+                faults.append(f"{name} must be seconds from 0 to 3e9, got {value}")
+        if not (math.isfinite(self.backoff_factor) and self.backoff_factor >= 1):
+            faults.append(f"backoff_factor must be at least 1, got {self.backoff_factor}")
+        if not 0 <= self.jitter <= 1:
+            faults.append(f"jitter must be a share from 0 to 1, got {self.jitter}")
+        if faults:
+            raise InvalidInput("retry policy: " + "; ".join(faults))
+
+    def delay(self, tries: int, roll: float) -> timedelta:
+        """The pause after `tries` tries; `roll` is chance, from 0 to 1."""
+        # Past 1,024 doublings every delay is at its cap, and floats would overflow.
+        growth = min(max(tries - 1, 0) * math.log2(self.backoff_factor), 1000.0)
+        seconds = min(self.initial_delay * 2.0**growth, self.max_delay)
+        moved = seconds * (1 + self.jitter * (2 * roll - 1))
+        return timedelta(seconds=min(moved, self.max_delay))
+
+
+DEFAULT_RETRY = RetryPolicy()

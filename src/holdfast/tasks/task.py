@@ -1,0 +1,194 @@
+"""A task as it is asked for, as it is held, and as people see it."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from hashlib import sha256
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+from holdfast.tasks.lane import Lane
+from holdfast.tasks.names import (
+    check_delay,
+    check_key,
+    check_labels,
+    check_name,
+    check_priority,
+    check_type,
+)
+from holdfast.tasks.payload import check_payload
+from holdfast.tasks.retry import RetryPolicy
+
+__all__ = ["Attempt", "Claimed", "Draft", "Failure", "Lease", "Task", "TaskStatus"]
+
+
+class TaskStatus(StrEnum):
+    """The six words that people see. Where a task's row stands says which one it is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A task asked for, checked when it is born. `id` is made by the caller (see `new_id`), so
+    that asking again after a lost answer is harmless."""
+
+    id: UUID
+    type: str
+    payload: bytes = b"null"
+    queue: str = "default"
+    version: str = ""
+    tags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    tenant: str = "default"
+    priority: int = 0
+    delay: timedelta | None = None
+    run_at: datetime | None = None
+    expires: timedelta | None = None
+    max_tries: int | None = None
+    retry: RetryPolicy | None = None
+    key: str | None = None
+    unique: Literal["while_kept", "while_pending"] = "while_kept"
+    concurrency_key: str | None = None
+    parent: UUID | None = None
+
+    def __post_init__(self) -> None:
+        check_type(self.type)
+        check_name("queue", self.queue)
+        check_name("tenant", self.tenant)
+        if self.version:
+            check_name("version", self.version)
+        check_priority(self.priority)
+        check_payload(self.payload)
+        if self.tags and check_labels("tag", self.tags) != self.tags:
+            raise InvalidInput(f"tags must be sorted and each once, got {self.tags}")
+        if self.requires and check_labels("requirement", self.requires) != self.requires:
+            raise InvalidInput(f"requirements must be sorted and each once, got {self.requires}")
+        if self.delay is not None:
+            check_delay("delay", self.delay)
+        if self.expires is not None:
+            check_delay("expires", self.expires)
+        if self.run_at is not None and (self.delay is not None or self.run_at.tzinfo is None):
+            raise InvalidInput(
+                "run_at must be a datetime with a time zone, and comes instead of a delay; "
+                f"got run_at={self.run_at!r}, delay={self.delay!r}"
+            )
+        if self.max_tries is not None and not 1 <= self.max_tries <= 32_000:
+            raise InvalidInput(f"max_tries must be from 1 to 32000, got {self.max_tries}")
+        if self.key is not None:
+            check_key("idempotency key", self.key)
+        if self.unique not in ("while_kept", "while_pending"):
+            raise InvalidInput(f"unique must be while_kept or while_pending, got {self.unique!r}")
+        if self.concurrency_key is not None:
+            check_key("concurrency key", self.concurrency_key)
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(
+            queue=self.queue,
+            type=self.type,
+            version=self.version,
+            tags=self.tags,
+            requires=self.requires,
+            tenant=self.tenant,
+        )
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What must be equal when the same idempotency key comes again."""
+        return sha256(self.type.encode() + b"\0" + self.payload).digest()[:16]
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right of one worker to one task. Only this can renew, settle, record or report.
+
+    `grant` is the random id of one claim call and is what guards every write; `fence` only ever
+    grows for a task and is for systems outside.
+    """
+
+    task: UUID
+    grant: UUID
+    fence: int
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """A task under a lease, with all that its attempt needs."""
+
+    lease: Lease
+    lane: Lane
+    priority: int
+    tries: int
+    max_tries: int | None
+    payload: bytes
+    retry: RetryPolicy | None
+    parent: UUID | None
+    cancel_requested: bool
+    expired: bool
+    alone: bool  # lost before in company: must run as the only task of its process
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as data: never re-imported, bounded, safe for every database."""
+
+    type: str
+    message: str
+    detail: bytes | None = None  # JSON: traceback, notes, causes
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "type", _plain(self.type, 200))
+        msgspec.structs.force_setattr(self, "message", _plain(self.message, 4000))
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try of a task, from claim to settlement; `ended` is empty while it runs."""
+
+    fence: int
+    worker: int | None
+    worker_name: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    ended: str | None  # done failed cancelled retry snoozed handed_back waiting lost
+    by: str | None  # holder, recovery, operator
+    failure: Failure | None
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as people see it: a row of the public `tasks` view."""
+
+    id: UUID
+    type: str
+    status: TaskStatus
+    queue: str
+    version: str
+    tags: tuple[str, ...]
+    requires: tuple[str, ...]
+    tenant: str
+    priority: int
+    try_count: int
+    max_tries: int | None
+    cancel_requested: bool
+    key: str | None
+    parent: UUID | None
+    reason: str | None  # why a waiting task waits
+    locked_by: str | None
+    lease_timeout: datetime | None
+    created_at: datetime
+    run_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: float | None
+    progress_message: str | None
+    last_error: str | None
+
+
+def _plain(text: str, most: int) -> str:
+    """A text that every database and terminal can hold."""
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    return text.replace("\0", "�").encode("utf-8", "replace").decode()

@@ -1,0 +1,74 @@
+"""Fixtures for all tests: the real servers, and databases on them."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests import servers
+from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Postgres
+
+T = TypeVar("T")
+NOT_RUN = "NOT RUN: "
+
+
+def need(find: Callable[[], T]) -> T:
+    """What `find` finds; where a part is missing the test is skipped, loudly, or fails in CI."""
+    try:
+        return find()
+    except MissingPart as missing:
+        reason = str(missing)
+    if os.environ.get("HOLDFAST_REQUIRE_ALL") == "1" or os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(NOT_RUN + reason)
+
+
+@pytest.fixture(scope="session")
+def postgres_current() -> Iterator[Postgres | GivenPostgres]:
+    """PostgreSQL, current major (or the server in HOLDFAST_TEST_POSTGRES)."""
+    with need(servers.current_postgres) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_15() -> Iterator[Postgres]:
+    """PostgreSQL 15, the oldest major that is supported."""
+    with need(Postgres.debian) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_current: Postgres | GivenPostgres) -> Iterator[PgBouncer]:
+    """pgbouncer in transaction mode, in front of `postgres_current`."""
+    with need(lambda: PgBouncer(postgres_current)) as server:
+        yield server
+
+
+@pytest.fixture
+def fresh_database() -> Iterator[Callable[[AnyPostgres], str]]:
+    """`fresh_database(server)` is the URL of an empty database, dropped after the test."""
+    with contextlib.ExitStack() as databases:
+        yield lambda server: databases.enter_context(servers.fresh_database(server))
+
+
+@pytest.fixture(scope="session")
+def spin() -> Path:
+    """The spin model checker; it needs a C compiler beside it."""
+    need(lambda: servers.program("cc", package="gcc libc6-dev"))
+    return need(lambda: servers.program("spin"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was missing. Read from the reports, which also come from other processes."""
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.getreports("skipped"):
+        if isinstance(report.longrepr, tuple) and NOT_RUN in report.longrepr[2]:
+            reason = report.longrepr[2].partition(NOT_RUN)[2]
+            reasons[reason] = reasons.get(reason, 0) + 1
+    if reasons:
+        terminalreporter.section("NOT RUN", red=True, bold=True)
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.line(f"{NOT_RUN}{count} tests, because {reason}", red=True)
