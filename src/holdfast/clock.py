@@ -2,18 +2,25 @@
 
 The stores judge leases by their own clock: PostgreSQL by the server's, SQLite by this one, since
 there the database lives in each process. Boot time goes on while the machine sleeps and never
-jumps when somebody sets the wall clock; it is comparable only within one boot.
+jumps when somebody sets the wall clock; it is comparable only within one boot, so a boot needs a
+name that all its processes agree on. Linux and macOS have one. Elsewhere, and where it cannot be
+read, nothing reliable tells one boot from the next: there leases are judged by wall time, as
+PostgreSQL judges them. Holders and those who recover see every jump of it alike: it may end leases
+early or late, and still only one holds a task.
 """
 
 import sys
 import time
-import uuid
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+_LINUX = Path("/proc/sys/kernel/random/boot_id")
+_MACOS = b"kern.bootsessionuuid"
+_UNKNOWN = "unknown: judged by wall time"
 
 
 class Clock(Protocol):
@@ -34,15 +41,18 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of this machine."""
+    """The clocks of this machine. Nothing is read before it is asked for."""
 
-    def __init__(self) -> None:
-        self.boot_id = _boot_id()
+    @property
+    def boot_id(self) -> str:
+        return _boot() or _UNKNOWN
 
     def wall(self) -> int:
         return time.time_ns() // 1000
 
     def boot(self) -> int:
+        if _boot() is None:
+            return self.wall()
         if _BOOTTIME is None:
             return time.monotonic_ns() // 1000
         return time.clock_gettime_ns(_BOOTTIME) // 1000
@@ -76,9 +86,28 @@ class ManualClock:
         self._boot = 0
 
 
-def _boot_id() -> str:
-    if sys.platform == "linux":
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    # The start of this boot in whole minutes: equal for all processes, different after a restart.
-    started = time.time() - time.monotonic()
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{uuid.getnode()}:{round(started / 60)}"))
+@cache
+def _boot() -> str | None:
+    """The name of this boot, from the kernel; None: it gives none."""
+    try:
+        match sys.platform:
+            case "linux":
+                name = _LINUX.read_text()
+            case "darwin":
+                name = _sysctl(_MACOS)
+            case _:
+                return None
+    except OSError:  # no /proc, or not for us
+        return None
+    return name.strip() or None
+
+
+def _sysctl(name: bytes) -> str:
+    import ctypes
+
+    ask = ctypes.CDLL(None, use_errno=True).sysctlbyname
+    size = ctypes.c_size_t(100)
+    value = ctypes.create_string_buffer(size.value)
+    if ask(name, value, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
+        raise OSError(ctypes.get_errno(), f"no {name.decode()}")
+    return value.value.decode()

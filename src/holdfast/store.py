@@ -2,7 +2,8 @@
 
 Durations go in, instants are born below: only the database's clock decides. Whoever holds a
 `Lease` may write with it; a lease that is no longer valid changes nothing and hears so. Every
-verb may be asked again after a lost answer (ids and grants are made by the caller).
+verb may be asked again after a lost answer, since ids are made by the caller; only a claim is
+not: ask `claimed` with its grant what it brought, and claim anew with a new one.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """The `holdfast` command: parse, one call, render."""
 
+import sys
+
 import click
 
 from holdfast import __version__
@@ -9,3 +11,11 @@ from holdfast import __version__
 @click.version_option(__version__, prog_name="holdfast")
 def main() -> None:
     """Durable tasks: nothing that was accepted is lost, nothing finishes twice."""
+
+
+@main.command()
+def demo() -> None:
+    """Kill a worker in the middle of its work and watch nothing get lost."""
+    from holdfast.cli.demo import run
+
+    sys.exit(run())

@@ -7,12 +7,13 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.stores.driver import Driver
+from holdfast.errors import StoreError
+from holdfast.stores.driver import Driver, MisplacedTask, Row
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Lease
 
-__all__ = ["Base", "policy_bytes", "policy_of"]
+__all__ = ["Base", "policy_bytes", "policy_of", "stands_twice"]
 
 
 class Base:
@@ -23,15 +24,25 @@ class Base:
         self._lane_ids: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
 
+    async def _call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        """Where a task stands in two places: take the doubles out and ask again."""
+        for _ in range(2):
+            try:
+                return await self._driver.call(verb, **parameters)
+            except MisplacedTask:
+                await self._look_up_lanes()
+                await self._driver.call("repair", lanes=[0, *self._lanes])
+        raise stands_twice()
+
     async def _value(self, verb: str, /, **parameters: Any) -> Any:
-        rows = await self._driver.call(verb, **parameters)
+        rows = await self._call(verb, **parameters)
         return rows[0][0] if rows else None
 
     def _uuids(self, values: Iterable[Any] | None) -> list[UUID]:
         return [self._driver.uuid(value) for value in values or ()]
 
     async def _look_up_lanes(self) -> None:
-        rows = await self._driver.call("lanes")
+        rows = await self._call("lanes")
         for id, queue, type, version, tags, requires, tenant in rows:
             lane = Lane(
                 queue=queue,
@@ -46,13 +57,20 @@ class Base:
 
     async def _refuse(self, verb: str, leases: Sequence[Lease]) -> None:
         """Put a late write that was refused on record."""
-        await self._driver.call(
+        await self._call(
             "refuse",
             verb=verb,
             ids=[lease.task for lease in leases],
             grants=[lease.grant for lease in leases],
             fences=[lease.fence for lease in leases],
         )
+
+
+def stands_twice() -> StoreError:
+    return StoreError(
+        "a task stands in two places and could not be put right; look for one that is in several "
+        "of the tables ready, later, blocked, lease and outcome, and delete what is too much"
+    )
 
 
 @lru_cache(1024)

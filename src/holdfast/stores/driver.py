@@ -19,7 +19,12 @@ class MisplacedTask(Exception):
 
 
 class Driver(Protocol):
-    """One database. Each verb is one transaction and answers rows; same verbs, same parameters."""
+    """One database. Each verb is one transaction and answers rows; same verbs, same parameters.
+
+    `one_writer`: while a caller's transaction is open, nobody else can write.
+    """
+
+    one_writer: bool
 
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         """Run a verb on a connection of our own, durable when it returns."""
@@ -29,7 +34,13 @@ class Driver(Protocol):
         """Run a verb on the caller's connection, inside its transaction."""
         ...
 
-    async def migrate(self) -> int: ...
+    async def migrate(self) -> int:
+        """Bring the schema up to this release."""
+        ...
+
+    async def check(self) -> int:
+        """The version of a schema that fits this release; otherwise `SchemaMismatch`."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from holdfast.errors import JournalConflict, LeaseLost
+from holdfast.errors import InvalidInput, JournalConflict, LeaseLost
 from holdfast.store import Journal, Progress, Signal, Step
 from holdfast.stores.base import Base
 from holdfast.tasks.names import check_key
@@ -24,10 +24,8 @@ class Flows(Base):
         consumed: Sequence[UUID] = (),
         seen: Sequence[int] = (),
     ) -> None:
-        for step in steps:
-            check_key("step name", step.name)
-            check_payload(step.value or b"")
-        ((held, conflicts),) = await self._driver.call(
+        _check(steps)
+        ((held, conflicts),) = await self._call(
             "record",
             id=lease.task,
             grant=lease.grant,
@@ -46,9 +44,9 @@ class Flows(Base):
 
     async def journal(self, task: UUID) -> Journal:
         # Wakes first: whoever woke us wrote what follows before.
-        wakes = await self._driver.call("wakes", id=task)
-        signals = await self._driver.call("signals", id=task)
-        steps = await self._driver.call("steps", id=task)
+        wakes = await self._call("wakes", id=task)
+        signals = await self._call("signals", id=task)
+        steps = await self._call("steps", id=task)
         return Journal(
             wakes=[seq for (seq,) in wakes],
             signals=[
@@ -62,7 +60,7 @@ class Flows(Base):
         )
 
     async def saved(self, task: UUID) -> Progress | None:
-        for percent, message, saved, at in await self._driver.call("saved", id=task):
+        for percent, message, saved, at in await self._call("saved", id=task):
             updated_at = self._driver.instant(at)
             assert updated_at is not None
             return Progress(percent=percent, message=message, saved=saved, updated_at=updated_at)
@@ -81,3 +79,15 @@ class Flows(Base):
     async def wake_up(self, tasks: Sequence[UUID]) -> int:
         moved: int = await self._value("wake_up", ids=sorted(tasks))
         return moved
+
+
+def _check(steps: Sequence[Step]) -> None:
+    taken: dict[int, Step] = {}
+    for step in steps:
+        check_key("step name", step.name)
+        check_key("step kind", step.kind)
+        check_payload(step.value or b"")
+        if taken.setdefault(step.position, step) != step:
+            raise InvalidInput(
+                f"two different steps are to be recorded at position {step.position}"
+            )

@@ -2,21 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from holdfast.errors import InvalidInput, KeyConflict
-from holdfast.stores.base import Base, policy_bytes
-from holdfast.stores.driver import Driver, DuplicateTask
+from holdfast.stores.base import Base, policy_bytes, stands_twice
+from holdfast.stores.driver import Driver, DuplicateTask, MisplacedTask
+from holdfast.stores.sharing import MOST_SHARED, Accepted, Sharing
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Draft
 
 __all__ = ["Producing"]
 
 MOST_DRAFTS = 100_000
-_SHARED = 500  # drafts that share a commit
-
-T = TypeVar("T")
+_PARTS = attrgetter("queue", "type", "version", "tags", "requires", "tenant")
 
 
 class Producing(Base):
@@ -25,8 +27,7 @@ class Producing(Base):
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:
         super().__init__(driver)
         self._share = share_commits
-        self._waiting: list[tuple[Sequence[Draft], asyncio.Future[list[UUID]]]] = []
-        self._sharing: asyncio.Task[None] | None = None
+        self._sharings: WeakKeyDictionary[asyncio.AbstractEventLoop, Sharing] = WeakKeyDictionary()
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         if len(drafts) > MOST_DRAFTS:
@@ -36,111 +37,102 @@ class Producing(Base):
             )
         if not drafts:
             return []
-        if conn is not None:
-            return await self._accept(drafts, conn)
-        if not self._share or len(drafts) >= _SHARED:
-            return await self._accept(drafts)
-        done: asyncio.Future[list[UUID]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((drafts, done))
-        if self._sharing is None or self._sharing.done():
-            self._sharing = asyncio.create_task(self._share_commits())
-        return await done
+        if conn is not None or not self._share or len(drafts) >= MOST_SHARED:
+            return await self._accept_alone(drafts, conn)
+        return await self._sharing().enqueue(drafts)
 
-    async def _share_commits(self) -> None:
-        """Whatever came while the last commit was in flight goes into the next: no timer."""
-        while self._waiting:
-            size = 0
-            together = []
-            for drafts, done in self._waiting:
-                if size and size + len(drafts) > _SHARED:
-                    break
-                size += len(drafts)
-                together.append((drafts, done))
-            del self._waiting[: len(together)]
-            await self._accept_together([w for w in together if not w[1].done()])
+    def _sharing(self) -> Sharing:
+        """The callers of this event loop: a future is of no use in another one."""
+        loop = asyncio.get_running_loop()
+        found = self._sharings.get(loop)
+        if found is None:
+            found = self._sharings[loop] = Sharing(self._accept)
+        return found
 
-    async def _accept_together(
-        self, together: list[tuple[Sequence[Draft], asyncio.Future[list[UUID]]]]
-    ) -> None:
-        try:
-            ids = await self._accept([draft for drafts, _ in together for draft in drafts])
-        except Exception as error:
-            # One caller's fault must not be another's: each on its own.
-            for drafts, done in together:
-                try:
-                    answer = await self._accept(drafts) if len(together) > 1 else _raise(error)
-                except Exception as own:
-                    if not done.done():
-                        done.set_exception(own)
-                else:
-                    if not done.done():
-                        done.set_result(answer)
-            return
-        start = 0
-        for drafts, done in together:
-            if not done.done():
-                done.set_result(ids[start : start + len(drafts)])
-            start += len(drafts)
+    async def _accept_alone(self, drafts: Sequence[Draft], conn: Any = None) -> list[UUID]:
+        accepted = await self._accept(drafts, conn)
+        for conflict in accepted.conflicts.values():
+            raise conflict
+        return accepted.ids
 
-    async def _accept(self, drafts: Sequence[Draft], conn: Any = None) -> list[UUID]:
+    async def _accept(self, drafts: Sequence[Draft], conn: Any = None) -> Accepted:
         parameters = _columns(drafts, await self._lanes_of(drafts, conn))
         try:
             if conn is not None:
                 rows = await self._driver.call_on(conn, "accept", **parameters)
             else:
-                rows = await self._driver.call("accept", **parameters)
+                rows = await self._call("accept", **parameters)
         except DuplicateTask:
-            ids = [draft.id for draft in drafts]
-            if len(self._uuids(r[0] for r in await self._driver.call("known", ids=ids))) < len(ids):
-                raise InvalidInput(
-                    "some of these task ids were used before; make a new id for each task"
-                ) from None
-            return ids  # this very call was written before, and its answer was lost
+            if conn is not None:  # whose transaction may be lost by now: no answer would be true
+                raise _used_before() from None
+            return Accepted(await self._written_before(drafts), {})
+        except MisplacedTask:  # on the caller's connection
+            raise stands_twice() from None
         return self._answer(drafts, *rows[0])
 
-    def _answer(self, drafts: Sequence[Draft], taken: Any, by: Any, conflicts: Any) -> list[UUID]:
+    async def _written_before(self, drafts: Sequence[Draft]) -> list[UUID]:
+        """The answer of this very call, which was lost; where an id is other work's: a refusal."""
+        ids = [draft.id for draft in drafts]
+        rows = await self._call("known", ids=ids)
+        known = {self._driver.uuid(id): mark for id, mark in rows}
+        if any(known.get(draft.id, draft.fingerprint) != draft.fingerprint for draft in drafts):
+            raise _used_before()
+        keyed = [draft for draft in drafts if draft.id not in known and draft.key is not None]
+        holders = await self._holders(keyed) if keyed else {}
+        if len(set(ids)) < len(ids) or not (known.keys() | holders.keys()).issuperset(ids):
+            raise _used_before()
+        return [holders.get(id, id) for id in ids]
+
+    async def _holders(self, drafts: Sequence[Draft]) -> dict[UUID, UUID]:
+        """By draft, the task that has its key for the same work."""
+        rows = await self._call(
+            "key_holders",
+            tenants=[draft.tenant for draft in drafts],
+            keys=[draft.key for draft in drafts],
+        )
+        found = {(tenant, key, mark): self._driver.uuid(id) for tenant, key, id, mark in rows}
+        places = ((draft, (draft.tenant, draft.key, draft.fingerprint)) for draft in drafts)
+        return {draft.id: found[place] for draft, place in places if place in found}
+
+    def _answer(self, drafts: Sequence[Draft], taken: Any, by: Any, conflicts: Any) -> Accepted:
         if not taken:
-            return [draft.id for draft in drafts]
-        holders = dict(zip(self._uuids(taken), self._uuids(by), strict=True))
-        for id, conflict in zip(self._uuids(taken), conflicts, strict=True):
-            if conflict:
-                draft = next(draft for draft in drafts if draft.id == id)
-                raise KeyConflict(draft.key or "", draft.tenant, holders[id])
-        return [holders.get(draft.id, draft.id) for draft in drafts]
+            return Accepted([draft.id for draft in drafts], {})
+        late = self._uuids(taken)
+        holders = dict(zip(late, self._uuids(by), strict=True))
+        refused = {id for id, conflict in zip(late, conflicts, strict=True) if conflict}
+        return Accepted(
+            [holders.get(draft.id, draft.id) for draft in drafts],
+            {
+                draft.id: KeyConflict(draft.key or "", draft.tenant, holders[draft.id])
+                for draft in drafts
+                if draft.id in refused
+            },
+        )
 
     async def _lanes_of(self, drafts: Sequence[Draft], conn: Any) -> list[int]:
-        found: list[int] = []
-        last: tuple[Any, ...] | None = None
-        lane_id = 0
-        for draft in drafts:
-            parts = (
-                draft.queue,
-                draft.type,
-                draft.version,
-                draft.tags,
-                draft.requires,
-                draft.tenant,
-            )
-            if parts != last:
-                last = parts
-                lane_id = await self._intern(draft.lane, conn)
-            found.append(lane_id)
-        return found
+        parts = list(map(_PARTS, drafts))
+        first = dict(zip(reversed(parts), reversed(drafts), strict=True))
+        ids = {part: await self._intern(draft.lane, conn) for part, draft in first.items()}
+        return [ids[part] for part in parts]
 
     async def _intern(self, lane: Lane, conn: Any) -> int:
         known = self._lane_ids.get(lane)
         if known is not None:
             return known
+        parts: dict[str, Any] = {
+            "queue": lane.queue,
+            "type": lane.type,
+            "version": lane.version,
+            "tags": list(lane.tags),
+            "requires": list(lane.requires),
+            "tenant": lane.tenant,
+        }
         # On a connection of ours: after the caller's rollback a remembered id would lead nowhere.
-        id: int = await self._value(
-            "intern_lane",
-            queue=lane.queue,
-            type=lane.type,
-            version=lane.version,
-            tags=list(lane.tags),
-            requires=list(lane.requires),
-            tenant=lane.tenant,
-        )
+        # Where the caller's transaction holds the only writer: inside it, and not remembered.
+        if conn is not None and self._driver.one_writer:
+            rows = await self._driver.call_on(conn, "intern_lane", **parts)
+            return int(rows[0][0])
+        id: int = await self._value("intern_lane", **parts)
         self._lane_ids[lane] = id
         self._lanes[id] = lane
         return id
@@ -148,32 +140,41 @@ class Producing(Base):
 
 def _columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
     """One list per column; None where nobody asked for it."""
-    keyed = any(draft.key is not None for draft in drafts)
+    keys = _column(drafts, "key")
     return {
         "ids": [draft.id for draft in drafts],
         "lanes": lanes,
         "nps": [-draft.priority for draft in drafts],
         "payloads": [draft.payload for draft in drafts],
-        "max_tries": _column(
-            drafts, lambda d: d.max_tries or (d.retry.max_attempts if d.retry else None)
-        ),
-        "policies": _column(drafts, lambda d: policy_bytes(d.retry) if d.retry else None),
-        "delays": _column(drafts, lambda d: d.delay.total_seconds() if d.delay else None),
-        "run_ats": _column(drafts, lambda d: d.run_at),
-        "expires": _column(drafts, lambda d: d.expires.total_seconds() if d.expires else None),
-        "keys": _column(drafts, lambda d: d.key),
-        "tenants": [draft.tenant for draft in drafts] if keyed else None,
-        "fingerprints": [draft.fingerprint for draft in drafts] if keyed else None,
-        "while_pendings": [d.unique == "while_pending" for d in drafts] if keyed else None,
-        "concurrency_keys": _column(drafts, lambda d: d.concurrency_key),
-        "parents": _column(drafts, lambda d: d.parent),
+        "max_tries": _max_tries(drafts),
+        "policies": _column(drafts, "retry", policy_bytes),
+        "delays": _column(drafts, "delay", timedelta.total_seconds),
+        "run_ats": _column(drafts, "run_at"),
+        "expires": _column(drafts, "expires", timedelta.total_seconds),
+        "keys": keys,
+        "tenants": keys and [draft.tenant for draft in drafts],
+        "fingerprints": keys and [draft.fingerprint for draft in drafts],
+        "while_pendings": keys and [draft.unique == "while_pending" for draft in drafts],
+        "concurrency_keys": _column(drafts, "concurrency_key"),
+        "parents": _column(drafts, "parent"),
     }
 
 
-def _column(drafts: Sequence[Draft], field: Callable[[Draft], T | None]) -> list[T | None] | None:
-    values = [field(draft) for draft in drafts]
-    return values if any(value is not None for value in values) else None
+def _column(
+    drafts: Sequence[Draft], field: str, to: Callable[[Any], Any] | None = None
+) -> list[Any] | None:
+    values = list(map(attrgetter(field), drafts))
+    if values.count(None) == len(values):
+        return None
+    return [None if value is None else to(value) for value in values] if to else values
 
 
-def _raise(error: Exception) -> Any:
-    raise error
+def _max_tries(drafts: Sequence[Draft]) -> list[int | None] | None:
+    own, policies = _column(drafts, "max_tries"), _column(drafts, "retry")
+    if own is None and policies is None:
+        return None
+    return [d.max_tries or (d.retry.max_attempts if d.retry else None) for d in drafts]
+
+
+def _used_before() -> InvalidInput:
+    return InvalidInput("some of these task ids were used before; make a new id for each task")

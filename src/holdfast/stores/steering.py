@@ -21,10 +21,14 @@ class Steering(Base):
     async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
         ids = _bounded(tasks)
         # The request is committed first: nothing can slip through between it and the withdrawal.
-        rows = await self._driver.call("request_cancel", ids=ids)
+        rows = await self._call("request_cancel", ids=ids)
         states = {self._driver.uuid(id): state for id, state in rows}
         open_ids = [id for id, state in states.items() if state is None]
         withdrawn = set(await self._withdraw(open_ids)) if open_ids else set()
+        if missed := [id for id in open_ids if id not in withdrawn]:
+            # Held by a worker; or ended by now, perhaps by this very call, asked before.
+            rows = await self._call("request_cancel", ids=missed)
+            states |= {self._driver.uuid(id): state for id, state in rows}
         return {id: _answer(id, states, withdrawn) for id in ids}
 
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
@@ -34,10 +38,10 @@ class Steering(Base):
         return frozenset(self._uuids(await self._value("discard", ids=_bounded(tasks))))
 
     async def pause(self, queue: str) -> None:
-        await self._driver.call("pause", queue=check_name("queue", queue), paused=True)
+        await self._call("pause", queue=check_name("queue", queue), paused=True)
 
     async def resume(self, queue: str) -> None:
-        await self._driver.call("pause", queue=check_name("queue", queue), paused=False)
+        await self._call("pause", queue=check_name("queue", queue), paused=False)
 
     async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
         match kind:
@@ -49,7 +53,7 @@ class Steering(Base):
                     raise InvalidInput("a limit per key belongs to a function, not to a queue")
             case _:
                 raise InvalidInput(f"a limit is set on a type or a queue, not on a {kind!r}")
-        await self._driver.call(
+        await self._call(
             "set_limit",
             kind=kind,
             name=name,
@@ -60,11 +64,11 @@ class Steering(Base):
         )
 
     async def _withdraw(self, ids: list[UUID]) -> list[UUID]:
-        ((withdrawn, parents),) = await self._driver.call(
+        ((withdrawn, parents),) = await self._call(
             "withdraw", ids=ids, state="cancelled", error_type=None, error=None
         )
         if parents:
-            await self._driver.call("wake_up", ids=sorted(set(self._uuids(parents))))
+            await self._call("wake_up", ids=sorted(set(self._uuids(parents))))
         return self._uuids(withdrawn)
 
 

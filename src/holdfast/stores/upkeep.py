@@ -25,7 +25,7 @@ class Upkeep(Working):
     async def recover(self, batch: int = 500, *, default_tries: int = 3) -> list[Recovered]:
         """Through the same door as every attempt's end: outcome `Lost`, and the store settles it
         where the lease has still lapsed, since its holder may renew in between."""
-        rows = await self._driver.call("lapsed", batch=batch)
+        rows = await self._call("lapsed", batch=batch)
         if not rows:
             return []
         lapsed = [(self._lease(row), row) for row in rows]
@@ -35,7 +35,8 @@ class Upkeep(Working):
             default_tries,
             lapsed_only=True,
         )
-        await self._wake(parents, ())
+        assert states is not None  # nothing that was lost is all done
+        await self._wake(parents)
         return [
             Recovered(lease, row[3], _status(states[lease.task]), row[11])
             for lease, row in lapsed

@@ -33,7 +33,7 @@ class Views(Base):
     """Keeps `holdfast.store.Views`."""
 
     async def get(self, task: UUID) -> Task:
-        for row in await self._driver.call("get", ids=[task]):
+        for row in await self._call("get", ids=[task]):
             return self._task(row)
         raise UnknownTask([task])
 
@@ -51,14 +51,14 @@ class Views(Base):
             )
             for (
                 fence, worker, name, started, ended_at, ended, by, error_type, error, detail,
-            ) in await self._driver.call("attempts", id=task)
+            ) in await self._call("attempts", id=task)
         ]  # fmt: skip
 
     async def ending(self, task: UUID) -> Ending | None:
-        for state, result, error_type, error, detail in await self._driver.call("result", id=task):
+        for state, result, error_type, error, detail in await self._call("result", id=task):
             failure = _failure(error_type, error, detail)
             return Ending(status=TaskStatus(state), result=result, failure=failure)
-        if not await self._driver.call("known", ids=[task]):
+        if not await self._call("known", ids=[task]):
             raise UnknownTask([task])
         return None
 
@@ -67,18 +67,19 @@ class Views(Base):
     ) -> Page:
         _check_limit(limit)
         await self._look_up_lanes()
-        lanes = sorted(id for id, lane in self._lanes.items() if _matches(filter, lane))
+        # 0: tasks from a SQL prompt whose lane nobody has interned yet
+        lanes = [0, *sorted(id for id, lane in list(self._lanes.items()) if _matches(filter, lane))]
         stage, position = read_cursor(cursor) if cursor else first_stage(filter.status)
         ids: list[Any] = []
         while stage and len(ids) < limit:
-            rows = await self._driver.call(
+            rows = await self._call(
                 stage.verb, lanes=lanes, limit=limit - len(ids), **stage.parameters(position)
             )
             ids += [row[0] for row in rows]
             if len(ids) == limit:
-                return await self._page(ids, write_cursor(stage, rows[-1]))
+                return await self._page(filter, ids, write_cursor(stage, rows[-1]))
             stage, position = stage_after(stage)
-        return await self._page(ids, None)
+        return await self._page(filter, ids, None)
 
     async def events(self, after: int = 0, limit: int = 500) -> list[Event]:
         _check_limit(limit)
@@ -87,11 +88,13 @@ class Views(Base):
         if gap is None:
             return events
         # A number is missing: its writer has not committed yet, or never will. Whoever may still
-        # write it holds a lock by now; once they are through, what is missing stays missing.
+        # write it holds a lock by now; once they are through, what is missing stays missing: up to
+        # the last one that was seen. Younger numbers may have gaps of their own.
+        last = events[-1].seq
         open_writers = await self._writers()
         for _ in range(_PATIENCE):
             if not open_writers:
-                return await self._events(after, limit)
+                return [e for e in await self._events(after, limit) if e.seq <= last]
             await asyncio.sleep(0.005)
             open_writers &= await self._writers()
         return [event for event in events if event.seq < gap]
@@ -109,9 +112,9 @@ class Views(Base):
                 expired=row[7],
                 failed=row[8],
                 oldest_age=row[9],
-                capped=CAP in (row[2], row[3], row[4], row[5], row[8]),
+                capped=bool(row[10]),
             )
-            for row in await self._driver.call("queue_loads", cap=CAP)
+            for row in await self._call("queue_loads", cap=CAP)
         ]
 
     async def leases(self, *, lapsed: bool = False, limit: int = 500) -> list[LeaseView]:
@@ -129,7 +132,7 @@ class Views(Base):
                 lease_timeout=self._at(row[8]),
                 seconds_left=row[9],
             )
-            for row in await self._driver.call("leases", lapsed=lapsed, limit=limit)
+            for row in await self._call("leases", lapsed=lapsed, limit=limit)
         ]
 
     async def workers(self) -> list[WorkerRecord]:
@@ -149,7 +152,7 @@ class Views(Base):
                 started_at=self._driver.instant(row[11]),
                 last_heartbeat=self._driver.instant(row[12]),
             )
-            for row in await self._driver.call("workers")
+            for row in await self._call("workers")
         ]
 
     async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroup]:
@@ -158,16 +161,17 @@ class Views(Base):
             DeadLetterGroup(
                 type=type, error_type=error_type, error=error, count=count, newest=self._at(newest)
             )
-            for type, error_type, error, count, newest in await self._driver.call(
+            for type, error_type, error, count, newest in await self._call(
                 "dead_letter_groups", cap=CAP, limit=limit
             )
         ]
 
-    async def _page(self, ids: list[Any], next: str | None) -> Page:
+    async def _page(self, filter: TaskFilter, ids: list[Any], next: str | None) -> Page:
         if not ids:
             return Page(tasks=[], next=None)
-        tasks = {row[0]: self._task(row) for row in await self._driver.call("get", ids=ids)}
-        return Page(tasks=[tasks[id] for id in ids if id in tasks], next=next)
+        tasks = {row[0]: self._task(row) for row in await self._call("get", ids=ids)}
+        found = (tasks[id] for id in ids if id in tasks)
+        return Page(tasks=[task for task in found if _matches(filter, task)], next=next)
 
     async def _events(self, after: int, limit: int) -> list[Event]:
         return [
@@ -182,13 +186,13 @@ class Views(Base):
                 error=error,
                 verb=verb,
             )
-            for seq, kind, id, fence, worker, by, at, error, verb in await self._driver.call(
+            for seq, kind, id, fence, worker, by, at, error, verb in await self._call(
                 "events", after=after, limit=limit
             )
         ]
 
     async def _writers(self) -> set[str]:
-        return {row[0] for row in await self._driver.call("writers")}
+        return {row[0] for row in await self._call("writers")}
 
     def _at(self, value: Any) -> datetime:
         instant = self._driver.instant(value)
@@ -232,7 +236,7 @@ def _first_gap(events: Sequence[Event], after: int) -> int | None:
     return None
 
 
-def _matches(filter: TaskFilter, lane: Lane) -> bool:
+def _matches(filter: TaskFilter, lane: Lane | Task) -> bool:
     return (
         filter.queue in (None, lane.queue)
         and filter.type in (None, lane.type)

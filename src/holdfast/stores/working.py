@@ -5,32 +5,36 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import InvalidInput, LeaseLost, StoreError
+import msgspec
+
+from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.ids import new_grant
 from holdfast.store import ClaimAnswer, Renewed, WorkerRecord
-from holdfast.stores.base import Base, policy_of
+from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.payload import check_payload
-from holdfast.tasks.task import Claimed, Lease
+from holdfast.tasks.task import Claimed, Lease, plain
 
 __all__ = ["Working"]
 
 MOST_CLAIMED = 10_000
+_MOST_SLOTS = 1_000_000
 
 
 class Working(Base):
     """Keeps `holdfast.store.Working`."""
 
     async def register(self, worker: WorkerRecord) -> None:
-        await self._driver.call(
+        _check(worker)
+        await self._call(
             "register",
             id=worker.id,
-            name=worker.name,
-            host=worker.host,
+            name=plain(worker.name, 200),
+            host=plain(worker.host, 200),
             pid=worker.pid,
-            version=worker.version,
+            version=plain(worker.version, 200),
             queues=list(worker.queues),
             tags=list(worker.tags),
             capabilities=list(worker.capabilities),
@@ -43,11 +47,11 @@ class Working(Base):
         await self.register(worker)
         if not held:
             return frozenset()
-        rows = await self._driver.call("cancel_requested", ids=[lease.task for lease in held])
+        rows = await self._call("cancel_requested", ids=[lease.task for lease in held])
         return frozenset(self._uuids(row[0] for row in rows))
 
     async def sign_off(self, worker: int) -> None:
-        await self._driver.call("sign_off", id=worker)
+        await self._call("sign_off", id=worker)
 
     async def lanes(self) -> tuple[int, dict[int, Lane]]:
         # The counter first: a lane that comes in between is looked up twice, never missed.
@@ -91,13 +95,16 @@ class Working(Base):
         )
 
     async def claimed(self, *, worker: int, grant: UUID) -> list[Claimed]:
-        rows = await self._driver.call("claimed", worker=worker, grant=grant)
-        return await self._claimed(grant, zip(*rows, strict=True) if rows else None)
+        rows = await self._call("claimed", worker=worker, grant=grant)
+        if not rows:
+            return []
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return await self._claimed(grant, [*columns[:7], columns[0], *columns[7:]])
 
     async def renew(self, leases: Sequence[Lease], lease: timedelta) -> Renewed:
         if not leases:
             return Renewed(frozenset(), frozenset())
-        rows = await self._driver.call(
+        rows = await self._call(
             "renew",
             ids=[held.task for held in leases],
             grants=[held.grant for held in leases],
@@ -118,10 +125,12 @@ class Working(Base):
         if not settlements:
             return frozenset()
         accepted, parents = await self._settle(settlements, "holder", default_tries)
-        refused = [lease for lease, _ in settlements if lease.task not in accepted]
-        if refused:
-            refused = await self._really_refused(refused)
-        await self._wake(parents, settlements)
+        refused: list[Lease] = []
+        if accepted is not None:
+            refused = [lease for lease, _ in settlements if lease.task not in accepted]
+            refused = await self._really_refused(refused) if refused else []
+            parents += [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
+        await self._wake(parents)
         return frozenset(lease.task for lease in refused)
 
     async def progress(
@@ -136,7 +145,7 @@ class Working(Base):
             id=lease.task,
             grant=lease.grant,
             percent=float(percent),
-            message=None if message is None else message.replace("\0", "�")[:1000],
+            message=None if message is None else plain(message, 1000),
             saved=saved,
         )
         if not written:
@@ -151,36 +160,48 @@ class Working(Base):
                 # One bad row must not wedge its lane: take the doubles out and ask again.
                 await self._driver.call("repair", lanes=ask["lanes"])
             else:
-                return (row[:13] if row[0] else None), row[13:]
-        raise StoreError("a task stands in two places and could not be put right; run a repair")
+                return (row[:14] if row[0] else None), row[14:]
+        raise stands_twice()
 
-    async def _claimed(self, grant: UUID, columns: Any) -> list[Claimed]:
+    async def _claimed(self, grant: UUID, columns: Sequence[Any] | None) -> list[Claimed]:
         if not columns:
             return []
-        columns = list(columns)
-        if not self._lanes.keys() >= set(columns[1]):
+        *main, specials, max_tries, policies, parents, cancels, expireds, alones = columns
+        if not self._lanes.keys() >= set(main[1]):
             await self._look_up_lanes()
         lanes, uuid = self._lanes, self._driver.uuid
-        rows = sorted(zip(*columns, strict=True), key=_place)
-        return [
+        rows: Iterable[Any] = zip(*main, strict=True)
+        if main[3] != sorted(main[3]) or main[2] != sorted(main[2]):
+            rows = sorted(rows, key=_place)
+        claimed = [
             Claimed(
                 lease=Lease(uuid(id), grant, fence),
                 lane=lanes[lane],
                 priority=-np,
                 tries=tries,
-                max_tries=max_tries,
                 payload=payload,
-                retry=None if policy is None else policy_of(policy),
-                parent=None if parent is None else uuid(parent),
-                cancel_requested=cancel,
-                expired=expired,
-                alone=alone,
             )
-            for (
-                id, lane, np, _, fence, tries, max_tries, payload, policy, parent,
-                cancel, expired, alone,
-            ) in rows
-        ]  # fmt: skip
+            for id, lane, np, _, fence, tries, payload in rows
+        ]
+        if specials:
+            more = zip(max_tries, policies, parents, cancels, expireds, alones, strict=True)
+            self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
+        return claimed
+
+    def _tell(self, claimed: list[Claimed], specials: dict[UUID, tuple[Any, ...]]) -> None:
+        """Fill in what only a few tasks have."""
+        for place, task in enumerate(claimed):
+            if task.lease.task in specials:
+                max_tries, policy, parent, cancel, expired, alone = specials[task.lease.task]
+                claimed[place] = msgspec.structs.replace(
+                    task,
+                    max_tries=max_tries,
+                    retry=None if policy is None else policy_of(policy),
+                    parent=None if parent is None else self._driver.uuid(parent),
+                    cancel_requested=bool(cancel),
+                    expired=bool(expired),
+                    alone=bool(alone),
+                )
 
     async def _settle(
         self,
@@ -188,17 +209,24 @@ class Working(Base):
         by: str,
         default_tries: int,
         lapsed_only: bool = False,
-    ) -> tuple[dict[UUID, str], list[UUID]]:
+    ) -> tuple[dict[UUID, str] | None, list[UUID]]:
+        """What became of the accepted ones (None: all done), and the parents to wake."""
         columns = _columns(settlements)
-        ((accepted, states, parents),) = await self._driver.call(
-            "settle", **columns, by=by, lapsed_only=lapsed_only, default_tries=default_tries
-        )
+        ask = {**columns, "by": by, "lapsed_only": lapsed_only, "default_tries": default_tries}
+        try:
+            ((whole, accepted, states, parents),) = await self._driver.call("settle", **ask)
+        except MisplacedTask:
+            # One bad row must not fail its batch for ever: its lease goes, and is lost.
+            await self._driver.call("repair_leases", ids=columns["ids"])
+            ((whole, accepted, states, parents),) = await self._call("settle", **ask)
+        if whole:
+            return None, self._uuids(parents)
         ids = self._uuids(accepted)
         return dict(zip(ids, states or ["done"] * len(ids), strict=True)), self._uuids(parents)
 
     async def _really_refused(self, refused: list[Lease]) -> list[Lease]:
         """A settle that was already written by this lease was not refused."""
-        rows = await self._driver.call(
+        rows = await self._call(
             "settled",
             ids=[lease.task for lease in refused],
             grants=[lease.grant for lease in refused],
@@ -209,20 +237,19 @@ class Working(Base):
             await self._refuse("settle", refused)
         return refused
 
-    async def _wake(
-        self, parents: list[UUID], settlements: Iterable[tuple[Lease, Settlement]]
-    ) -> None:
-        """Both sides look after their commit, so that one of them sees the other."""
-        waiting = [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
-        if parents or waiting:
-            await self._driver.call("wake_up", ids=sorted({*parents, *waiting}))
+    async def _wake(self, tasks: Iterable[UUID]) -> None:
+        """Whoever waits and whoever wakes both look after their commit: one sees the other."""
+        if ids := sorted(set(tasks)):
+            await self._call("wake_up", ids=ids)
 
 
 def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:
     ids = [lease.task for lease, _ in settlements]
+    grant = settlements[0][0].grant
+    grants = [lease.grant for lease, _ in settlements]
     columns: dict[str, Any] = {
         "ids": ids,
-        "grants": [lease.grant for lease, _ in settlements],
+        "grants": [grant] if grants.count(grant) == len(grants) else grants,
         "results": [s.result for _, s in settlements],
     }
     if all(s.verdict is Verdict.DONE for _, s in settlements):
@@ -252,6 +279,15 @@ _REST = (
 
 def _place(row: Sequence[Any]) -> tuple[int, int]:
     return row[2], row[3]
+
+
+def _check(worker: WorkerRecord) -> None:
+    for what, number, least in (("slots", worker.slots, 1), ("active", worker.active, 0)):
+        if type(number) is not int or not least <= number <= _MOST_SLOTS:
+            raise InvalidInput(
+                f"{what} of a worker must be a whole number from {least} to {_MOST_SLOTS:,}, "
+                f"got {number!r:.80}"
+            )
 
 
 def _seconds(what: str, duration: timedelta) -> float:

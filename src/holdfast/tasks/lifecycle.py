@@ -18,8 +18,11 @@ from typing import assert_never
 
 import msgspec
 
+from holdfast.errors import InvalidInput
+from holdfast.tasks.names import check_delay
+from holdfast.tasks.payload import check_payload
 from holdfast.tasks.retry import DEFAULT_RETRY, RetryPolicy
-from holdfast.tasks.task import Failure
+from holdfast.tasks.task import Failure, plain
 
 __all__ = [
     "Cancelled",
@@ -37,6 +40,8 @@ __all__ = [
     "settle",
 ]
 
+_LONGEST_DETAIL = 64 * 1024
+_MOST_WAKES = 1_000_000_000
 EXPIRED = Failure(type="Expired", message="not started before it expired")
 LOST = Failure(type="WorkerLost", message="its worker stopped renewing the lease")
 
@@ -123,7 +128,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from an outcome."""
+    """What follows from an outcome. Checked when it is born: later it shares a batch with others,
+    and would fail them all."""
 
     verdict: Verdict
     result: bytes | None = None
@@ -134,6 +140,26 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     wakes: int = 1
     seen: tuple[int, ...] = ()
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.result is not None:
+            check_payload(self.result)
+        if self.verdict is not Verdict.DONE:
+            self._check_rest()
+
+    def _check_rest(self) -> None:
+        if self.delay is not None:
+            check_delay("delay", self.delay)
+        if self.failure is not None and len(self.failure.detail or b"") > _LONGEST_DETAIL:
+            raise InvalidInput(
+                f"the detail of a failure may have {_LONGEST_DETAIL:,} bytes; shorten its traceback"
+            )
+        if type(self.wakes) is not int or not 1 <= self.wakes <= _MOST_WAKES:
+            raise InvalidInput(f"wakes must be from 1 to {_MOST_WAKES:,}, got {self.wakes!r:.80}")
+        if any(type(seq) is not int or not 0 <= seq < 2**63 for seq in self.seen):
+            raise InvalidInput(f"seen must be numbers of wakes, got {self.seen!r:.80}")
+        if self.reason is not None:
+            msgspec.structs.force_setattr(self, "reason", plain(self.reason, 1000))
 
 
 def settle(facts: Facts, outcome: Outcome, roll: float = 0.5) -> Settlement:

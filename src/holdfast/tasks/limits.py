@@ -1,5 +1,6 @@
 """Limits on what may run at once and start in a while."""
 
+import math
 import re
 
 import msgspec
@@ -31,13 +32,15 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"rate {text!r} is not understood; write it as '100/m' or '5/10s'")
         count = int(found[1])
         period = int(found[2] or 1) * _PERIODS[found[3]]
-        return cls(count=count, period=period, burst=burst or max(1, count // 10))
+        if burst is None:
+            burst = max(1, count // 10)
+        return cls(count=count, period=period, burst=burst)
 
     def __post_init__(self) -> None:
-        if self.count < 1 or self.period <= 0 or not 1 <= self.burst <= self.count:
+        if not (0 < self.period < math.inf and 1 <= self.burst <= self.count):
             raise InvalidInput(
                 f"rate {self.count}/{self.period}s with burst {self.burst}: count and period must "
-                "be positive and the burst must lie between 1 and the count"
+                "be positive, the period finite, and the burst must lie between 1 and the count"
             )
 
     @property

@@ -21,7 +21,17 @@ from holdfast.tasks.names import (
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.retry import RetryPolicy
 
-__all__ = ["Attempt", "Claimed", "Draft", "Failure", "Lease", "Task", "TaskStatus"]
+__all__ = [
+    "Attempt",
+    "Claimed",
+    "Draft",
+    "Failure",
+    "Lease",
+    "Task",
+    "TaskStatus",
+    "fingerprint",
+    "plain",
+]
 
 
 class TaskStatus(StrEnum):
@@ -59,6 +69,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     parent: UUID | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.id, UUID) or not isinstance(self.parent, UUID | None):
+            raise InvalidInput(f"ids must be UUIDs, got {self.id!r:.80} and {self.parent!r:.80}")
         check_type(self.type)
         check_name("queue", self.queue)
         check_name("tenant", self.tenant)
@@ -79,8 +91,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
                 "run_at must be a datetime with a time zone, and comes instead of a delay; "
                 f"got run_at={self.run_at!r}, delay={self.delay!r}"
             )
-        if self.max_tries is not None and not 1 <= self.max_tries <= 32_000:
-            raise InvalidInput(f"max_tries must be from 1 to 32000, got {self.max_tries}")
+        if self.run_at is not None and self.run_at.year > 9000:
+            raise InvalidInput(f"run_at must lie before the year 9001, got {self.run_at}")
+        if self.max_tries is not None and not (
+            type(self.max_tries) is int and 1 <= self.max_tries <= 32_000
+        ):
+            raise InvalidInput(
+                f"max_tries must be a whole number from 1 to 32000, got {self.max_tries!r:.80}"
+            )
         if self.key is not None:
             check_key("idempotency key", self.key)
         if self.unique not in ("while_kept", "while_pending"):
@@ -102,10 +120,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fingerprint(self) -> bytes:
         """What must be equal when the same idempotency key comes again."""
-        return sha256(self.type.encode() + b"\0" + self.payload).digest()[:16]
+        return fingerprint(self.type, self.payload)
 
 
-class Lease(msgspec.Struct, frozen=True):
+def fingerprint(type: str, payload: bytes) -> bytes:
+    return sha256(type.encode() + b"\0" + payload).digest()[:16]
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """The right of one worker to one task. Only this can renew, settle, record or report.
 
     `grant` is the random id of one claim call and is what guards every write; `fence` only ever
@@ -117,20 +139,20 @@ class Lease(msgspec.Struct, frozen=True):
     fence: int
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A task under a lease, with all that its attempt needs."""
 
     lease: Lease
     lane: Lane
     priority: int
     tries: int
-    max_tries: int | None
     payload: bytes
-    retry: RetryPolicy | None
-    parent: UUID | None
-    cancel_requested: bool
-    expired: bool
-    alone: bool  # lost before in company: must run as the only task of its process
+    max_tries: int | None = None
+    retry: RetryPolicy | None = None
+    parent: UUID | None = None
+    cancel_requested: bool = False
+    expired: bool = False
+    alone: bool = False  # lost before in company: must run as the only task of its process
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,8 +163,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     detail: bytes | None = None  # JSON: traceback, notes, causes
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "type", _plain(self.type, 200))
-        msgspec.structs.force_setattr(self, "message", _plain(self.message, 4000))
+        msgspec.structs.force_setattr(self, "type", plain(self.type, 200))
+        msgspec.structs.force_setattr(self, "message", plain(self.message, 4000))
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +209,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
 
 
-def _plain(text: str, most: int) -> str:
+def plain(text: str, most: int) -> str:
     """A text that every database and terminal can hold."""
     if len(text) > most:
         text = text[: most - 1] + "…"

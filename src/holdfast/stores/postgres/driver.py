@@ -1,56 +1,40 @@
-"""PostgreSQL through asyncpg: verbs by name, and what its errors mean."""
+"""PostgreSQL through asyncpg: verbs by name, each on a connection of the pool."""
 
 import asyncio
 import random
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
+from weakref import WeakSet
 
 import asyncpg
 
-from holdfast.errors import (
-    InvalidInput,
-    SchemaMismatch,
-    StoreError,
-    StoreUnreachable,
-)
-from holdfast.stores import migrations, queries
-from holdfast.stores.driver import DuplicateTask, MisplacedTask, Row
+from holdfast.errors import InvalidInput
+from holdfast.stores import queries
+from holdfast.stores.driver import Row
+from holdfast.stores.postgres import schema as schemas
+from holdfast.stores.postgres.address import where
 from holdfast.stores.postgres.pool import Pool
+from holdfast.stores.postgres.problems import PROBLEMS, explain, explain_theirs
 
 __all__ = ["PostgresDriver"]
 
 _HERE = files("holdfast.stores.postgres")
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}")
-_OLDEST = 150_000
 _TRIES = 10
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
-_GONE = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-)
-_SHUT_OUT = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
-_MIGRATED = """
-select m.version, m.fits
-from holdfast.migration m
-order by m.version desc
-limit 1
-"""
+_BULK = 1000  # from this many rows on, COPY is quicker than a statement with arrays
+_NOT_BY_COPY = ("delays", "run_ats", "expires", "keys", "concurrency_keys")
+_HOME = "select current_database(), to_regclass($1)::oid"
 
 
 class PostgresDriver:
-    """One schema of one database."""
+    """One schema of one database. `timeout`: seconds that a call may take, the wait for a free
+    connection included."""
+
+    one_writer = False
 
     def __init__(
         self,
@@ -59,28 +43,31 @@ class PostgresDriver:
         schema: str = "holdfast",
         connections: int = 8,
         public_views: bool = True,
+        timeout: float = 30.0,
     ) -> None:
-        if not _SCHEMA.fullmatch(schema):
-            raise InvalidInput(
-                f"schema {schema!r} is not a name: use lower-case letters, digits and _, at most 41"
-            )
-        self.schema = schema
+        if type(connections) is not int or not 1 <= connections <= 1000:
+            raise InvalidInput(f"connections must be from 1 to 1000, got {connections!r:.80}")
+        self.schema = schemas.check_schema(schema)
         self._public_views = public_views
-        self._where = _without_secrets(url)
+        self._timeout = timeout
+        self._where = where(url)
         self._pool = Pool(url, connections)
+        self._home: Row = None
+        self._neighbours: WeakSet[Any] = WeakSet()  # callers' connections that lead to our home
         self._statements = {
-            verb: queries.numbered(self._localised(sql))
+            verb: queries.numbered(schemas.localised(sql, schema))
             for verb, sql in queries.load(_HERE).items()
         }
 
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
-        statement, names = self._statements[verb]
-        values = [parameters[name] for name in names]
+        run = self._copy if verb == "accept" and _fits_copy(parameters) else self._fetch
+        loop = asyncio.get_running_loop()
+        over = loop.time() + self._patience(verb, parameters)
         for tried in range(_TRIES):
-            with self._explained():
+            with self._explained(explain):
                 try:
-                    async with self._pool.connection() as conn:
-                        return await conn.fetch(statement, *values)
+                    async with self._pool.connection(over - loop.time()) as conn:
+                        return await run(conn, verb, parameters, over - loop.time())
                 except _AGAIN:
                     if tried == _TRIES - 1:
                         raise
@@ -88,24 +75,25 @@ class PostgresDriver:
         raise AssertionError("unreachable")
 
     async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        self._pool.check()
         if not isinstance(conn, asyncpg.Connection):
             raise InvalidInput(
                 f"conn= takes an asyncpg connection to the same database, not a {type(conn)}"
             )
-        statement, names = self._statements[verb]
-        return await conn.fetch(statement, *(parameters[name] for name in names))
+        with self._explained(explain_theirs):
+            await self._check_neighbour(conn)
+            return await self._fetch(conn, verb, parameters, None)
 
     async def migrate(self) -> int:
-        with self._explained():
-            async with self._pool.connection() as conn:
-                return await self._migrate(conn)
+        with self._explained(explain):
+            async with self._pool.connection(self._timeout) as conn:
+                return await schemas.migrate(conn, self.schema, public_views=self._public_views)
 
     async def check(self) -> int:
         """The schema's version, where it fits this release."""
-        with self._explained():
-            async with self._pool.connection() as conn:
-                found = await self._migrated(conn)
-        return migrations.check(found, _HERE)
+        with self._explained(explain):
+            async with self._pool.connection(self._timeout) as conn:
+                return await schemas.check(conn, self.schema)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -116,82 +104,78 @@ class PostgresDriver:
     def instant(self, value: Any) -> datetime | None:
         return value  # type: ignore[no-any-return]
 
-    async def _migrate(self, conn: asyncpg.Connection) -> int:
-        if (
-            conn.get_server_version()
-            and int(await conn.fetchval("show server_version_num")) < _OLDEST
-        ):
-            raise SchemaMismatch(
-                f"PostgreSQL at {self._where} is older than version 15; use 15 or newer"
+    async def _fetch(
+        self, conn: asyncpg.Connection, verb: str, parameters: dict[str, Any], within: float | None
+    ) -> Sequence[Row]:
+        statement, names = self._statements[verb]
+        values = (parameters[name] for name in names)
+        return await conn.fetch(statement, *values, timeout=within)
+
+    async def _copy(
+        self, conn: asyncpg.Connection, _: str, parameters: dict[str, Any], within: float
+    ) -> Sequence[Row]:
+        """The same as `accept`, for many plain tasks."""
+        task = {"id": "ids", "lane": "lanes", "np": "nps", "payload": "payloads"}
+        task |= {"max_tries": "max_tries", "policy": "policies", "parent": "parents"}
+        ready = {"id": "ids", "lane": "lanes", "np": "nps", "child": "children"}
+        parents = parameters["parents"]
+        given = {**parameters, "children": parents and [p is not None for p in parents]}
+        async with asyncio.timeout(within):
+            # Not by `conn.transaction()`: its rollback would wait without end for an answer.
+            await conn.execute("begin")
+            try:
+                for table, columns in (("task", task), ("ready", ready)):
+                    filled = {
+                        column: given[name] for column, name in columns.items() if given[name]
+                    }
+                    await conn.copy_records_to_table(
+                        table,
+                        schema_name=self.schema,
+                        columns=list(filled),
+                        records=zip(*filled.values(), strict=True),
+                    )
+            except asyncpg.PostgresError:
+                await conn.execute("rollback")
+                raise
+            await conn.execute("commit")
+        return [(None, None, None)]
+
+    def _patience(self, verb: str, parameters: dict[str, Any]) -> float:
+        """A renewal that comes late is no use: whoever asks must have time to stop the work."""
+        match verb:
+            case "renew":
+                return min(self._timeout, float(parameters["lease"]) / 3)
+            case "accept":
+                return self._timeout * (1 + len(parameters["ids"]) // 10_000)
+            case _:
+                return self._timeout
+
+    async def _check_neighbour(self, conn: asyncpg.Connection) -> None:
+        """Once for each connection: a task that went into another database would be lost."""
+        real = getattr(conn, "_con", None) or conn  # a pool lends a new cover each time
+        if real in self._neighbours:
+            return
+        place = f'"{self.schema}".task'
+        (theirs,) = await conn.fetch(_HOME, place)
+        if theirs != self._home:
+            async with self._pool.connection(self._timeout) as ours:
+                (self._home,) = await ours.fetch(_HOME, place, timeout=self._timeout)
+        if theirs != self._home:
+            raise InvalidInput(
+                f"conn= is connected to the database {theirs[0]!r}, where the schema "
+                f"{self.schema!r} of this store is not; connect it to {self._where}"
             )
-        # Looked at without the lock first: the usual start has nothing to do and waits for nobody.
-        if (found := await self._migrated(conn)) and not migrations.pending(found, _HERE):
-            return migrations.check(found, _HERE)
-        async with conn.transaction():
-            # The lock ends with the transaction, so it also holds behind a pooler.
-            await conn.execute(f"select pg_advisory_xact_lock(hashtext('holdfast:{self.schema}'))")
-            await conn.execute(f"create schema if not exists {self.schema}")
-            found = await self._migrated(conn)
-            for migration in migrations.pending(found, _HERE):
-                await conn.execute(self._localised(migration.sql))
-                await conn.execute(
-                    self._localised("insert into holdfast.migration values ($1, $2, $3, now())"),
-                    migration.version,
-                    migration.name,
-                    migration.fits,
-                )
-            if self._public_views:
-                await self._publish(conn)
-            return migrations.check(await self._migrated(conn), _HERE)
-
-    async def _migrated(self, conn: asyncpg.Connection) -> tuple[int, int] | None:
-        known = await conn.fetchval("select to_regclass($1)::text", f"{self.schema}.migration")
-        row = await conn.fetchrow(self._localised(_MIGRATED)) if known else None
-        return (row["version"], row["fits"]) if row else None
-
-    async def _publish(self, conn: asyncpg.Connection) -> None:
-        """The views for people also in `public`, where the name is free."""
-        for (view,) in await conn.fetch(
-            "select viewname from pg_views where schemaname = $1 order by 1", self.schema
-        ):
-            if await conn.fetchval("select to_regclass($1)::text", f"public.{view}") is None:
-                await conn.execute(
-                    f"create view public.{view} with (security_invoker = true) as "  # noqa: S608
-                    f"select * from {self.schema}.{view}"
-                )
-
-    def _localised(self, sql: str) -> str:
-        """The files say `holdfast.`; the schema may have another name."""
-        return sql if self.schema == "holdfast" else re.sub(r"\bholdfast\.", f"{self.schema}.", sql)
+        self._neighbours.add(real)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, how: Callable[[Exception, str, str], Exception]) -> Iterator[None]:
         """asyncpg's errors in our own words."""
         try:
             yield
-        except asyncpg.UniqueViolationError as error:
-            if error.constraint_name == "task_pkey":
-                raise DuplicateTask from error
-            if error.constraint_name in ("lease_pkey", "later_pkey", "outcome_pkey"):
-                raise MisplacedTask(error.detail) from error
-            raise StoreError(str(error)) from error
-        except asyncpg.UndefinedTableError as error:
-            raise SchemaMismatch(
-                f"the schema {self.schema!r} at {self._where} is not set up: {error}. "
-                "Run `await store.migrate()` first"
-            ) from error
-        except _SHUT_OUT as error:
-            raise StoreUnreachable(
-                f"PostgreSQL at {self._where} does not let us in: {error}. "
-                "Check user, password and database in the store's URL"
-            ) from error
-        except _GONE as error:
-            raise StoreUnreachable(
-                f"PostgreSQL at {self._where} does not answer: {str(error) or type(error).__name__}. "
-                "Check that the server runs and that host and port in the store's URL are right"
-            ) from error
+        except PROBLEMS as error:
+            raise how(error, self.schema, self._where) from error
 
 
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+def _fits_copy(parameters: dict[str, Any]) -> bool:
+    plain = all(parameters[name] is None for name in _NOT_BY_COPY)
+    return plain and len(parameters["ids"]) >= _BULK

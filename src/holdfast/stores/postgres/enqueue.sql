@@ -9,6 +9,12 @@ from holdfast.accept(
 )
 
 -- name: known
-select t.id
+select t.id, substr(sha256(convert_to(l.type, 'UTF8') || decode('00', 'hex') || t.payload), 1, 16)
 from holdfast.task t
+left join holdfast.lane l on l.id = any (array[t.lane])
 where t.id = any (:ids)
+
+-- name: key_holders
+select k.tenant, k.key, k.id, k.fingerprint
+from unnest(:tenants::text[], :keys::text[]) as a (tenant, key)
+join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key

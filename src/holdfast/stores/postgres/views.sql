@@ -62,7 +62,7 @@ select w.id, w.run_at
 from holdfast.later w
 where w.waiting is null
   and (:run_at::timestamptz is null or (w.run_at, w.id) > (:run_at, :id))
-  and w.lane = any (:lanes::int[] || 0)
+  and w.lane = any (:lanes::int[])
 order by w.run_at, w.id
 limit :limit
 
@@ -90,11 +90,35 @@ order by e.id desc
 limit :limit
 
 -- name: list_ended
-select o.id, o.seq
-from holdfast.outcome o
-join holdfast.task t on t.id = o.id
-where o.state = :state and o.seq < :before and t.lane = any (:lanes)
-order by o.seq desc
+-- The lanes as a case: without statistics the planner would take the matches for few, read all and sort.
+select x.id, x.seq
+from (
+  (
+    select o.id, o.seq
+    from holdfast.outcome o
+    join holdfast.task t on t.id = any (array[o.id])
+    where :state = 'done'
+      and o.state = 'done'
+      and o.seq < :before
+      and case when t.lane = any (:lanes) then true else false end
+    order by o.seq desc
+    limit :limit
+  )
+  union all
+  (
+    select o.id, o.seq
+    from holdfast.outcome o
+    join holdfast.task t on t.id = any (array[o.id])
+    where :state <> 'done'
+      and o.state = :state
+      and o.state <> 'done'
+      and o.seq < :before
+      and case when t.lane = any (:lanes) then true else false end
+    order by o.seq desc
+    limit :limit
+  )
+) x
+order by x.seq desc
 limit :limit
 
 -- name: events
@@ -102,14 +126,26 @@ select x.seq, x.kind, x.id, x.fence, x.worker, x.ended_by, x.at, x.error, x.verb
 from (
   (
     select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
-    from (values ('done'), ('failed'), ('cancelled')) as s (state)
-    cross join lateral (
-      select i.*
-      from holdfast.outcome i
-      where i.state = s.state and i.seq > :after
-      order by i.seq
-      limit :limit
-    ) o
+    from holdfast.outcome o
+    where o.state = 'done' and o.seq > :after
+    order by o.seq
+    limit :limit
+  )
+  union all
+  (
+    select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
+    from holdfast.outcome o
+    where o.state = 'failed' and o.seq > :after
+    order by o.seq
+    limit :limit
+  )
+  union all
+  (
+    select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
+    from holdfast.outcome o
+    where o.state = 'cancelled' and o.seq > :after
+    order by o.seq
+    limit :limit
   )
   union all
   (
@@ -140,67 +176,8 @@ where l.locktype = 'relation'
   and l.pid <> pg_backend_pid()
 
 -- name: queue_loads
-select
-  q.name,
-  q.paused,
-  (
-    select count(*)
-    from (
-      select from holdfast.lane l cross join lateral (
-        select from holdfast.ready r where r.lane = l.id limit :cap
-      ) x
-      where l.queue = q.name limit :cap
-    ) y
-  ) as ready,
-  (
-    select count(*)
-    from (
-      select from holdfast.later w join holdfast.lane l on l.id = w.lane
-      where l.queue = q.name and w.waiting is null limit :cap
-    ) y
-  ) as scheduled,
-  (
-    select count(*)
-    from (
-      select from holdfast.blocked b join holdfast.lane l on l.id = b.lane where l.queue = q.name limit :cap
-    ) y
-  ) as blocked,
-  (
-    select count(*)
-    from (
-      select from holdfast.later w join holdfast.lane l on l.id = w.lane
-      where l.queue = q.name and w.waiting is not null limit :cap
-    ) y
-  ) as waiting,
-  (
-    select count(*) from holdfast.lease e join holdfast.lane l on l.id = e.lane where l.queue = q.name
-  ) as running,
-  (
-    select count(*)
-    from holdfast.lease e join holdfast.lane l on l.id = e.lane
-    where l.queue = q.name and e.lease_timeout < holdfast.clock()
-  ) as expired,
-  (
-    select count(*)
-    from (
-      select
-      from holdfast.outcome o
-      join holdfast.task t on t.id = o.id
-      join holdfast.lane l on l.id = t.lane
-      where o.state = 'failed' and l.queue = q.name limit :cap
-    ) y
-  ) as failed,
-  (
-    select extract(epoch from holdfast.clock() - min(t.created_at))::float8
-    from holdfast.lane l
-    cross join lateral (
-      select r.id from holdfast.ready r where r.lane = l.id order by r.np, r.seq limit 1
-    ) h
-    join holdfast.task t on t.id = h.id
-    where l.queue = q.name
-  ) as oldest_age
-from holdfast.queue q
-order by q.name
+select queue, paused, ready, scheduled, blocked, waiting, running, expired, failed, oldest_age, capped
+from holdfast.queue_loads(:cap)
 
 -- name: leases
 select

@@ -10,7 +10,8 @@ on conflict (id) do update
 set
   active = excluded.active,
   slots = excluded.slots,
-  status = excluded.status,
+  -- a beat that was under way when the worker signed off does not bring it back
+  status = case when worker.status = 'stopped' then 'stopped' else excluded.status end,
   last_heartbeat = excluded.last_heartbeat
 
 -- name: cancel_requested
@@ -33,24 +34,44 @@ from holdfast.lane l
 
 -- name: claim
 select
-  ids, lanes, nps, seqs, fences, tries, max_tries, payloads, policies, parents, cancels, expireds, alones,
+  ids, lanes, nps, seqs, fences, tries, payloads,
+  specials, max_tries, policies, parents, cancels, expireds, alones,
   contended, is_full, next_due, lane_change
 from holdfast.claim(:worker, :grant, :lanes, :turns, :want, :lease, :wait_gate, :durable)
 
 -- name: claimed
 select
-  id, lane, np, seq, fence, tries, max_tries, payload, policy, parent, cancel_requested, expired, alone
+  id, lane, np, seq, fence, tries, payload, max_tries, policy, parent, cancel_requested, expired, alone
 from holdfast.claimed(:worker, :grant)
 
 -- name: repair
+-- What has ended waits for nothing any more.
+with later as (
+  delete from holdfast.later w
+  where w.lane = any (:lanes) and exists (select from holdfast.outcome o where o.id = w.id)
+  returning w.id
+), blocked as (
+  delete from holdfast.blocked b
+  where b.lane = any (:lanes) and exists (select from holdfast.outcome o where o.id = b.id)
+  returning b.id
+)
 select holdfast.repair(:lanes)
+union all
+select l.id
+from later l
+union all
+select b.id
+from blocked b
+
+-- name: repair_leases
+select holdfast.repair_leases(:ids)
 
 -- name: renew
 select id, cancel_requested
 from holdfast.renew(:ids, :grants, :lease)
 
 -- name: settle
-select accepted, states, parents
+select whole, accepted, states, parents
 from holdfast.settle(
   :ids, :grants, :verdicts, :delays, :refunds, :alones, :wakes, :reasons, :results,
   :error_types, :errors, :details, :seen_ids, :seen, :by, :lapsed_only, :default_tries

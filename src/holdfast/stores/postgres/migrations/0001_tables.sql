@@ -88,7 +88,7 @@ create table holdfast.worker (
 create table holdfast.task (
   id uuid primary key,                     -- UUIDv7, made by the client
   parent uuid,
-  created_at timestamptz not null,
+  created_at timestamptz not null default holdfast.clock(),
   run_at timestamptz,                      -- as asked for; null: at once
   expires_at timestamptz,
   lane int not null,
@@ -126,11 +126,11 @@ create table holdfast.ready (
   seq bigint not null default nextval('holdfast.place'),
   id uuid not null,
   lane int not null,
-  fence int not null,
+  fence int not null default 0,
   np smallint not null,
-  tries smallint not null,
-  alone boolean not null,
-  child boolean not null,
+  tries smallint not null default 0,
+  alone boolean not null default false,
+  child boolean not null default false,
   key text
 );
 create index ready_order on holdfast.ready (lane, np, seq);
@@ -167,10 +167,12 @@ create table holdfast.blocked (
 create index blocked_order on holdfast.blocked (pool, key, np, seq);
 
 create table holdfast.nudge (
+  seq bigint generated always as identity,
   pool int not null,
   key text not null,
   freed int not null
 );
+create index nudge_order on holdfast.nudge (pool, seq);
 create index nudge_key on holdfast.nudge (pool, key);
 
 create table holdfast.lease (
@@ -206,7 +208,8 @@ create table holdfast.outcome (
   error text,
   detail bytea
 );
-create index outcome_state on holdfast.outcome (state, seq);
+create index outcome_done on holdfast.outcome (seq) where state = 'done';
+create index outcome_undone on holdfast.outcome (state, seq) where state <> 'done';
 
 -- Attempts that did not end in the outcome row.
 create table holdfast.attempt (

@@ -107,6 +107,9 @@ begin
     if true = any (conflicts) then
       return;
     end if;
+    if cardinality(skipped) > 100 then     -- a list that is known when a statement is planned is hashed
+      perform set_config('plan_cache_mode', 'force_custom_plan', true);
+    end if;
   end if;
 
   insert into holdfast.task (
@@ -138,20 +141,20 @@ begin
       where a.id <> all (skipped)
     ), delayed as (
       insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key)
-      select a.id, a.due, a.lane, 0, a.np, 0, false, a.child, a.key
+      select a.id, coalesce(a.due, stamp), a.lane, 0, a.np, 0, false, a.child, a.key
       from asked a
-      where a.due > stamp
+      where a.due > stamp or a.lane = 0
     ), at_once as (
       insert into holdfast.ready (id, lane, fence, np, tries, alone, child)
       select a.id, a.lane, 0, a.np, 0, false, a.child
       from asked a
-      where (a.due is null or a.due <= stamp) and a.key is null
+      where (a.due is null or a.due <= stamp) and a.lane <> 0 and a.key is null
     ), keyed as (
       insert into holdfast.blocked (id, pool, lane, fence, np, tries, alone, child, key)
       select a.id, l.pool, a.lane, 0, a.np, 0, false, a.child, a.key
       from asked a
       join holdfast.lane l on l.id = any (array[a.lane])
-      where (a.due is null or a.due <= stamp) and a.key is not null
+      where (a.due is null or a.due <= stamp) and a.lane <> 0 and a.key is not null
       returning pool, key
     )
     insert into holdfast.nudge (pool, key, freed)
@@ -184,6 +187,7 @@ create function holdfast.take_keys(
   out skipped uuid[]
 )
 language plpgsql
+set plan_cache_mode = force_custom_plan    -- the lists are hashed then
 as $$
 #variable_conflict use_column
 declare
@@ -191,59 +195,71 @@ declare
   got uuid[];
   missing int;
 begin
-  loop
-    with inserted as (
-      insert into holdfast.task_key (tenant, key, id, fingerprint, while_pending)
-      select a.tenant, a.key, a.id, a.fingerprint, coalesce(a.while_pending, false)
-      from unnest(ids, keys, tenants, fingerprints, while_pendings)
-        with ordinality as a (id, key, tenant, fingerprint, while_pending, n)
-      where a.key is not null
-      order by a.tenant, a.key, a.n
-      on conflict do nothing
-      returning id
-    )
-    select coalesce(array_agg(i.id), '{}') into got from inserted i;
-    mine := mine || got;
+  begin
+    loop
+      with inserted as (
+        insert into holdfast.task_key (tenant, key, id, fingerprint, while_pending)
+        select a.tenant, a.key, a.id, a.fingerprint, coalesce(a.while_pending, false)
+        from unnest(ids, keys, tenants, fingerprints, while_pendings)
+          with ordinality as a (id, key, tenant, fingerprint, while_pending, n)
+        where a.key is not null
+        order by a.tenant, a.key, a.n
+        on conflict do nothing
+        returning id
+      )
+      select coalesce(array_agg(i.id), '{}') into got from inserted i;
+      mine := mine || got;
 
-    with first as (
-      select distinct on (a.tenant, a.key) a.*
-      from unnest(ids, keys, tenants, fingerprints)
-        with ordinality as a (id, key, tenant, fingerprint, n)
-      where a.key is not null
-      order by a.tenant, a.key, a.n
-    ), released as (
-      update holdfast.task_key k
-      set id = f.id, fingerprint = f.fingerprint
-      from first f
-      where k.tenant = f.tenant
-        and k.key = f.key
-        and k.while_pending
-        and k.id <> all (ids)
-        and exists (select from holdfast.outcome o where o.id = k.id)
-      returning k.id
-    )
-    select coalesce(array_agg(r.id), '{}') into got from released r;
-    mine := mine || got;
+      -- First the locks, and only then the look: a replay may be giving an ended task a new life.
+      perform
+      from unnest(keys, tenants) as a (key, tenant)
+      join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key
+      where k.while_pending and k.id <> all (ids)
+      order by k.tenant, k.key
+      for no key update of k;
 
-    select
-      array_agg(a.id) filter (where k.id <> a.id),
-      array_agg(k.id) filter (where k.id <> a.id),
-      array_agg(k.fingerprint <> a.fingerprint) filter (where k.id <> a.id),
-      coalesce(array_agg(a.id) filter (where a.id <> all (mine)), '{}'),
-      count(*) filter (where k.id is null)
-    into taken_ids, taken_by, conflicts, skipped, missing
-    from unnest(ids, keys, tenants, fingerprints) as a (id, key, tenant, fingerprint)
-    left join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key
-    where a.key is not null;
+      with first as (
+        select distinct on (a.tenant, a.key) a.*
+        from unnest(ids, keys, tenants, fingerprints, while_pendings)
+          with ordinality as a (id, key, tenant, fingerprint, while_pending, n)
+        where a.key is not null
+        order by a.tenant, a.key, a.n
+      ), released as (
+        update holdfast.task_key k
+        set id = f.id, fingerprint = f.fingerprint, while_pending = coalesce(f.while_pending, false)
+        from first f
+        where k.tenant = f.tenant
+          and k.key = f.key
+          and k.while_pending
+          and k.id <> all (ids)
+          and exists (select from holdfast.outcome o where o.id = k.id)
+        returning k.id
+      )
+      select coalesce(array_agg(r.id), '{}') into got from released r;
+      mine := mine || got;
 
-    exit when missing = 0;                 -- forgotten by a cleanup between the statements: again
-  end loop;
+      select
+        array_agg(a.id) filter (where k.id <> a.id),
+        array_agg(k.id) filter (where k.id <> a.id),
+        array_agg(k.fingerprint <> a.fingerprint) filter (where k.id <> a.id),
+        coalesce(array_agg(a.id) filter (where a.id <> all (mine)), '{}'),
+        count(*) filter (where k.id is null)
+      into taken_ids, taken_by, conflicts, skipped, missing
+      from unnest(ids, keys, tenants, fingerprints) as a (id, key, tenant, fingerprint)
+      left join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key
+      where a.key is not null;
 
-  if true = any (conflicts) then
-    delete from holdfast.task_key k
-    using unnest(keys, tenants) as a (key, tenant)
-    where k.tenant = a.tenant and k.key = a.key and k.id = any (mine);
-  end if;
+      exit when missing = 0;                 -- forgotten by a cleanup between the statements: again
+    end loop;
+
+    -- Nothing of a refused call stays: neither keys that were new nor those that were taken over.
+    if true = any (conflicts) then
+      raise exception 'holdfast: key conflict' using errcode = 'HF001';
+    end if;
+  exception
+    when sqlstate 'HF001' then
+      null;
+  end;
 end $$;
 
 
@@ -276,28 +292,42 @@ declare
   found_lane int;
   payload bytea;
   answer record;
-  sorted_tags text[] := array(select distinct t from unnest(tags) t order by t);
-  sorted_requires text[] := array(select distinct r from unnest(requires) r order by r);
+  sorted_tags text[] := array(select distinct t collate "C" from unnest(tags) t order by 1);
+  sorted_requires text[] := array(select distinct r collate "C" from unnest(requires) r order by 1);
+  name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$';
+  nesting text;
 begin
-  if type !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@<>+-]{0,199}$' then
-    raise exception 'holdfast: type % is not a name such as shop.orders:charge', quote_literal(type)
+  if type is null or type !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@<>+-]{0,199}$' then
+    raise exception 'holdfast: type % is not a name such as shop.orders:charge', quote_nullable(type)
       using errcode = 'invalid_parameter_value';
   end if;
-  if queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$' or tenant !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$' then
-    raise exception 'holdfast: queue % or tenant % is not a name', quote_literal(queue), quote_literal(tenant)
+  if (queue ~ name and tenant ~ name and (version = '' or version ~ name)) is not true then
+    raise exception 'holdfast: queue %, tenant % or version % is not a name',
+      quote_nullable(queue), quote_nullable(tenant), quote_nullable(version)
       using errcode = 'invalid_parameter_value';
   end if;
-  if exists (
-    select from unnest(sorted_tags || sorted_requires) n
-    where n is null or n !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}$'
-  ) then
-    raise exception 'holdfast: tags and requirements must be names' using errcode = 'invalid_parameter_value';
-  end if;
-  if abs(priority) > 32000 or delay < interval '0' or expires < interval '0' or max_tries not between 1 and 32000 then
-    raise exception 'holdfast: priority must be within 32000, delay and expires not negative, max_tries from 1 to 32000'
+  if exists (select from unnest(sorted_tags || sorted_requires) n where (n ~ name) is not true)
+    or greatest(cardinality(sorted_tags), cardinality(sorted_requires)) > 16
+  then
+    raise exception 'holdfast: tags and requirements must be names, at most 16 of each'
       using errcode = 'invalid_parameter_value';
   end if;
-  if jsonb_typeof(args) <> 'array' or jsonb_typeof(kwargs) <> 'object' then
+  if priority is null or abs(priority) > 32000 or max_tries not between 1 and 32000 then
+    raise exception 'holdfast: priority must be within 32000, max_tries from 1 to 32000'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if delay not between interval '0' and interval '100 years'
+    or expires not between interval '0' and interval '100 years'
+    or run_at >= timestamptz '9001-01-01 00:00Z'
+    or num_nonnulls(delay, run_at) = 2
+  then
+    raise exception 'holdfast: delay and expires must be from 0 to 100 years, run_at before the year 9001 and instead of a delay'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if length(idempotency_key) not between 1 and 255 or length(concurrency_key) not between 1 and 255 then
+    raise exception 'holdfast: a key must have 1 to 255 characters' using errcode = 'invalid_parameter_value';
+  end if;
+  if jsonb_typeof(args) is distinct from 'array' or jsonb_typeof(kwargs) is distinct from 'object' then
     raise exception 'holdfast: args must be a JSON array and kwargs a JSON object'
       using errcode = 'invalid_parameter_value';
   end if;
@@ -305,6 +335,16 @@ begin
   if length(payload) > 1048576 then
     raise exception 'holdfast: a payload of % bytes is over the limit of 1048576', length(payload)
       using errcode = 'invalid_parameter_value';
+  end if;
+  -- Only the brackets, all of one kind; each pass takes the innermost away.
+  nesting := regexp_replace(convert_from(payload, 'UTF8'), '"([^"\\]|\\.)*"', '', 'g');
+  nesting := translate(regexp_replace(nesting, '[^][{}]', '', 'g'), '{}', '[]');
+  for level in 1 .. 100 loop
+    exit when nesting = '';
+    nesting := replace(nesting, '[]', '');
+  end loop;
+  if nesting <> '' then
+    raise exception 'holdfast: a payload may nest at most 100 levels deep' using errcode = 'invalid_parameter_value';
   end if;
 
   select l.id into found_lane
@@ -321,18 +361,12 @@ begin
     array[payload],
     array[max_tries::smallint],
     null,
-    array[
-      case
-        when found_lane is not null then extract(epoch from delay)::float8
-        when delay is null and run_at > holdfast.clock() then null
-        else greatest(coalesce(extract(epoch from delay)::float8, 0), 1e-6)
-      end
-    ],
-    array[case when delay is null then run_at end],
+    array[extract(epoch from delay)::float8],
+    array[run_at],
     case when expires is not null then array[extract(epoch from expires)::float8] end,
     case when idempotency_key is not null then array[idempotency_key] end,
     array[tenant],
-    array[substr(sha256(convert_to(type, 'UTF8') || '\x00'::bytea || payload), 1, 16)],
+    array[substr(sha256(convert_to(type, 'UTF8') || decode('00', 'hex') || payload), 1, 16)],
     null,
     case when concurrency_key is not null then array[concurrency_key] end,
     null

@@ -19,8 +19,6 @@ as $$
 declare
   stamp timestamptz := holdfast.clock();
   due uuid[];
-  homeless record;
-  lane_id int;
 begin
   select array_agg(d.id) into due
   from (
@@ -35,10 +33,27 @@ begin
     return 0;
   end if;
 
+  perform holdfast.house(due);
+  perform holdfast.enter(due);
+  return cardinality(due);
+end $$;
+
+
+-- Tasks that came from a SQL prompt with a lane that nobody knew get it before they leave later.
+
+create function holdfast.house(ids uuid[])
+returns void
+language plpgsql
+as $$
+declare
+  homeless record;
+  lane_id int;
+begin
   for homeless in
     select l.id, l.parts
     from holdfast.later l
-    where l.id = any (due) and l.lane = 0
+    where l.id = any (ids) and l.lane = 0
+    order by l.id
   loop
     lane_id := holdfast.intern_lane(
       homeless.parts ->> 'queue',
@@ -51,9 +66,6 @@ begin
     update holdfast.later l set lane = lane_id, parts = null where l.id = homeless.id;
     update holdfast.task t set lane = lane_id where t.id = homeless.id;
   end loop;
-
-  perform holdfast.enter(due);
-  return cardinality(due);
 end $$;
 
 
@@ -101,8 +113,9 @@ begin
     where j.ends_as is not null
   ), woken as (
     insert into holdfast.wake (id, urgent)
-    select j.parent, true
+    select p.id, true
     from judged j
+    join holdfast.task p on p.id = any (array[j.parent])  -- a parent may be forgotten by now
     where j.ends_as is not null and j.child
   ), free as (
     insert into holdfast.ready (id, lane, fence, np, tries, alone, child)
@@ -122,13 +135,19 @@ begin
 end $$;
 
 
--- Keys: every way in appends to blocked and nudge and locks nothing. Here, keys that were nudged
--- are locked first; what was freed is added up by the next statement, which has a younger snapshot.
+-- Keys: every way in appends to blocked and nudge and locks nothing. Here, keys that were nudged, of
+-- the pools that the claim serves, are locked first; what was freed is added up by the next statement,
+-- which has a younger snapshot. First nudged, first let in: no key can hide another for long.
 
-create function holdfast.admit(p_batch int)
+create function holdfast.admit(p_batch int, p_pools int[])
 returns int
 language plpgsql
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = on
 set jit = off
 as $$
 #variable_conflict use_column
@@ -141,7 +160,14 @@ begin
   into pools, keys
   from (
     select distinct x.pool, x.key
-    from (select s.pool, s.key from holdfast.nudge s limit p_batch) x
+    from unnest(p_pools) as p (pool)
+    cross join lateral (
+      select s.pool, s.key
+      from holdfast.nudge s
+      where s.pool = p.pool
+      order by s.seq
+      limit p_batch
+    ) x
     order by x.pool, x.key
   ) n;
   if pools is null then
@@ -155,79 +181,96 @@ begin
   order by a.pool, a.key
   on conflict do nothing;
 
-  select array_agg(g.pool), array_agg(g.key)
-  into pools, keys
-  from (
+  with asked as materialized (
+    select a.pool, a.key from unnest(pools, keys) as a (pool, key)
+  ), held as (
     select g.pool, g.key
-    from unnest(pools, keys) as a (pool, key)
-    join holdfast.key_gate g on g.pool = a.pool and g.key = a.key
-    order by g.pool, g.key
-    for no key update of g skip locked
-  ) g;
+    from asked a
+    cross join lateral (
+      select k.pool, k.key
+      from holdfast.key_gate k
+      where k.pool = a.pool and k.key = a.key
+      for no key update skip locked
+    ) g
+  )
+  select array_agg(h.pool), array_agg(h.key) into pools, keys from held h;
   if pools is null then
     return 0;
   end if;
 
-  with gone as (
+  with asked as materialized (
+    select a.pool, a.key from unnest(pools, keys) as a (pool, key)
+  ), gone as (
     delete from holdfast.nudge n
-    using unnest(pools, keys) as a (pool, key)
-    where n.pool = a.pool and n.key = a.key
+    using asked a
+    where n.pool = any (array[a.pool]) and n.key = any (array[a.key])
     returning n.pool, n.key, n.freed
-  ), added as (
+  ), added as materialized (
     select g.pool, g.key, sum(g.freed)::int as freed
     from gone g
     group by g.pool, g.key
+    having sum(g.freed) <> 0
   )
   update holdfast.key_gate g
   set running = g.running - a.freed
   from added a
-  where g.pool = a.pool and g.key = a.key and a.freed <> 0;
+  where g.pool = any (array[a.pool]) and g.key = any (array[a.key]);
 
   with open as materialized (
     select g.pool, g.key, coalesce(t.max_per_key - g.running, 1000) as room
     from unnest(pools, keys) as a (pool, key)
-    join holdfast.key_gate g on g.pool = a.pool and g.key = a.key
-    join holdfast.lane l on l.id = g.pool
+    cross join lateral (
+      select k.* from holdfast.key_gate k where k.pool = a.pool and k.key = a.key offset 0
+    ) g
+    join holdfast.lane l on l.id = any (array[g.pool])
     left join holdfast.gate t on t.kind = 'type' and t.name = l.type
   ), heads as materialized (
-    select h.ctid
+    select o.pool, o.key, o.room, h.ctids, coalesce(cardinality(h.ctids), 0) as n
     from open o
     cross join lateral (
-      select b.ctid
-      from holdfast.blocked b
-      where b.pool = o.pool and b.key = o.key
-      order by b.np, b.seq
-      limit greatest(o.room, 0)
-      for update skip locked
+      select array_agg(x.ctid) as ctids
+      from (
+        select b.ctid
+        from holdfast.blocked b
+        where b.pool = o.pool and b.key = o.key
+        order by b.np, b.seq
+        limit greatest(o.room, 0)
+        for update skip locked
+      ) x
     ) h
   ), gone as (
     delete from holdfast.blocked b
-    where b.ctid = any (array(select h.ctid from heads h))
+    where b.ctid = any (array(select unnest(h.ctids) from heads h))
     returning b.*
   ), entered as (
     insert into holdfast.ready (seq, id, lane, fence, np, tries, alone, child, key)
     select g.seq, g.id, g.lane, g.fence, g.np, g.tries, g.alone, g.child, g.key
     from gone g
-  ), counted as (
-    select g.pool, g.key, count(*)::int as n
-    from gone g
-    group by g.pool, g.key
-  ), again as (                            -- more than one pass lets in: come back
+  ), again as (
+    -- Come back where there are more than one pass lets in, and where room is left but a row is held
+    -- just now: whoever withdraws it may roll back, and its nudge is gone.
     insert into holdfast.nudge (pool, key, freed)
-    select c.pool, c.key, 0
-    from counted c
-    where c.n >= 1000
+    select h.pool, h.key, 0
+    from heads h
+    where h.n >= 1000
+      or (
+        h.n < h.room
+        and exists (select from holdfast.blocked b where b.pool = h.pool and b.key = h.key offset h.n)
+      )
   )
   update holdfast.key_gate g
-  set running = g.running + c.n
-  from counted c
-  where g.pool = c.pool and g.key = c.key;
+  set running = g.running + h.n
+  from heads h
+  where h.n > 0 and g.pool = any (array[h.pool]) and g.key = any (array[h.key]);
   get diagnostics moved = row_count;
 
+  with asked as materialized (
+    select a.pool, a.key from unnest(pools, keys) as a (pool, key)
+  )
   delete from holdfast.key_gate g
-  using unnest(pools, keys) as a (pool, key)
-  where g.pool = a.pool
-    and g.key = a.key
+  using asked a
+  where g.pool = any (array[a.pool])
+    and g.key = any (array[a.key])
     and g.running = 0
     and not exists (select from holdfast.blocked b where b.pool = g.pool and b.key = g.key)
     and not exists (select from holdfast.nudge n where n.pool = g.pool and n.key = g.key);
@@ -238,6 +281,7 @@ end $$;
 -- One row, by columns: an array per field is decoded by the client in one go.
 -- contended: a gate that another claim held just now (0: rows that another claim was taking). Ask
 --   again at once with it as wait_gate: the call then queues for that gate, holding nothing.
+-- specials: the few that have more to say; the arrays after it are theirs.
 -- is_full: work waits behind a gate that has no room.
 -- An id that stands in ready twice raises 23505 here: call repair, report, and ask again.
 
@@ -256,8 +300,9 @@ create function holdfast.claim(
   out seqs bigint[],
   out fences int[],
   out tries smallint[],
-  out max_tries smallint[],
   out payloads bytea[],
+  out specials uuid[],
+  out max_tries smallint[],
   out policies bytea[],
   out parents uuid[],
   out cancels boolean[],
@@ -295,26 +340,34 @@ declare
   opens float8;
   took int;
   locked int := 0;                         -- gated lanes cost a lock each: bounded per call
+  shut int[] := '{}';                      -- gates that are full, or held by another claim
+  full_gates int[];
+  pools int[];
   got record;
 begin
   is_full := false;
+  -- Claims pass each other; a new limit waits for those under way, and counts what they took.
+  perform pg_advisory_xact_lock_shared(hashtext('holdfast.limits'));
 
   if wait_gate > 0 then
     perform from holdfast.gate g where g.id = wait_gate for no key update;
   end if;
 
-  if exists (select from holdfast.later l where l.run_at <= holdfast.clock()) then
+  stamp := holdfast.clock();               -- a variable can be looked up in an index, a volatile function not
+  if exists (select from holdfast.later l where l.run_at <= stamp) then
     perform holdfast.promote(greatest(p_want, 100));
   end if;
   if exists (select from holdfast.nudge) then
-    perform holdfast.admit(greatest(p_want, 100));
+    pools := array(select distinct l.pool from holdfast.lane l where l.id = any (p_lanes));
+    perform holdfast.admit(greatest(p_want, 100), pools);
   end if;
 
   while want > 0 and cardinality(open_lanes) > 0 loop
     with head as materialized (
       select l.id as lane, coalesce(u.turn, 0) as turn, l.gates, h.np, h.seq
       from unnest(open_lanes, open_turns) as u (lane, turn)
-      join holdfast.lane l on l.id = any (array[u.lane]) and not l.paused
+      join holdfast.lane l
+        on l.id = any (array[u.lane]) and not l.paused and (l.gates is null or not l.gates && shut)
       cross join lateral (
         select r.np, r.seq
         from holdfast.ready r
@@ -357,25 +410,34 @@ begin
         gates := array(select g::int from jsonb_array_elements_text(chosen_gates -> (at - 1)) g order by 1);
       end if;
 
-      if gates is null then
+      if gates && shut then
+        batch := '{}';
+        batch_shares := '{}';
+        continue;
+      elsif gates is null then
         -- neighbours without a gate are taken together, in one statement
         continue when at < cardinality(chosen) and jsonb_typeof(chosen_gates -> at) = 'null';
       else
         -- a full gate is passed by without its lock, so that an empty claim holds up nobody
-        select
-          min(g.max_running - g.running + coalesce((select sum(f.n) from holdfast.freed f where f.gate = g.id), 0))::int,
-          max(extract(epoch from g.rate_next - holdfast.clock())::float8 - (g.rate_burst - 1) * g.rate_interval)
-        into room, opens
-        from holdfast.gate g
-        where g.id = any (gates);
-        if room <= 0 or opens > 0 then
+        select array_agg(f.id) filter (where f.free <= 0 or f.opens > 0), max(f.opens)
+        into full_gates, opens
+        from (
+          select
+            g.id,
+            g.max_running - g.running + coalesce((select sum(f.n) from holdfast.freed f where f.gate = g.id), 0) as free,
+            case                           -- further ahead: the clock was set back; below it is set right
+              when g.rate_next <= stamp + make_interval(secs => g.rate_burst * g.rate_interval + 0.001)
+              then extract(epoch from g.rate_next - stamp)::float8 - (g.rate_burst - 1) * g.rate_interval
+            end as opens
+          from holdfast.gate g
+          where g.id = any (gates)
+        ) f;
+        if full_gates is not null then
           is_full := true;
+          shut := shut || full_gates;
           if opens > 0 then
             next_due := least(next_due, opens);
           end if;
-          got := holdfast.strike(open_lanes, open_turns, batch);
-          open_lanes := got.lanes;
-          open_turns := got.turns;
           batch := '{}';
           batch_shares := '{}';
           continue;
@@ -390,9 +452,7 @@ begin
         end if;
         if took < cardinality(gates) then
           contended := coalesce(contended, case when locked <= 64 then gates[1] else 0 end);
-          got := holdfast.strike(open_lanes, open_turns, batch);
-          open_lanes := got.lanes;
-          open_turns := got.turns;
+          shut := shut || gates;
           batch := '{}';
           batch_shares := '{}';
           continue;
@@ -405,25 +465,32 @@ begin
           returning f.gate, f.n
         ), counted as (
           update holdfast.gate g
-          set running = g.running - coalesce((select sum(f.n) from folded f where f.gate = g.id), 0)
+          set
+            running = g.running - coalesce((select sum(f.n) from folded f where f.gate = g.id), 0),
+            rate_next = case
+              when g.rate_next is not null
+              then least(g.rate_next, stamp + make_interval(secs => g.rate_burst * g.rate_interval))
+            end
           where g.id = any (gates)
           returning
+            g.id,
             g.max_running - g.running as free,
             floor(g.rate_burst - greatest(extract(epoch from g.rate_next - stamp)::float8, 0) / g.rate_interval + 1e-6) as starts,
             extract(epoch from g.rate_next - stamp)::float8 - (g.rate_burst - 1) * g.rate_interval as opens
         )
-        select least(want, min(least(c.free, c.starts::int))), max(c.opens)
-        into room, opens
+        select
+          least(want, min(least(c.free, c.starts::int))),
+          array_agg(c.id) filter (where least(c.free, c.starts::int) <= 0),
+          max(c.opens)
+        into room, full_gates, opens
         from counted c;
 
         if room <= 0 then
           is_full := true;
+          shut := shut || full_gates;
           if opens > 0 then
             next_due := least(next_due, opens);
           end if;
-          got := holdfast.strike(open_lanes, open_turns, batch);
-          open_lanes := got.lanes;
-          open_turns := got.turns;
           batch := '{}';
           batch_shares := '{}';
           continue;
@@ -431,6 +498,7 @@ begin
         batch_shares := array[1.0];
       end if;
 
+      stamp := holdfast.clock();
       with taken as (
         delete from holdfast.ready r
         where r.ctid = any (array(
@@ -452,29 +520,38 @@ begin
           id, grant_id, worker, seq, lease_timeout, started_at, lane, fence, np, tries, alone, child, gates, key
         )
         select
-          t.id, p_grant, p_worker, t.seq, holdfast.clock() + make_interval(secs => p_lease), holdfast.clock(),
+          t.id, p_grant, p_worker, t.seq, stamp + make_interval(secs => p_lease), stamp,
           t.lane, t.fence + 1, t.np, t.tries + 1, t.alone, t.child, gates, t.key
         from taken t
-        returning id, lane, np, seq, fence, tries, alone
+        returning id, lane, np, seq, fence, tries, alone, key
       )
       select
         count(*)::int as n,
-        array_agg(l.id) as ids,
-        array_agg(l.lane) as lanes,
-        array_agg(l.np) as nps,
-        array_agg(l.seq) as seqs,
-        array_agg(l.fence) as fences,
-        array_agg(l.tries) as tries,
-        array_agg(t.max_tries) as max_tries,
-        array_agg(t.payload) as payloads,
-        array_agg(t.policy) as policies,
-        array_agg(t.parent) as parents,
-        array_agg(t.cancel_requested) as cancels,
-        array_agg(coalesce(t.expires_at <= holdfast.clock(), false)) as expireds,
-        array_agg(l.alone) as alones
+        bool_or(c.key is not null) as keyed,
+        array_agg(c.id) as ids,
+        array_agg(c.lane) as lanes,
+        array_agg(c.np) as nps,
+        array_agg(c.seq) as seqs,
+        array_agg(c.fence) as fences,
+        array_agg(c.tries) as tries,
+        array_agg(c.payload) as payloads,
+        array_agg(c.id) filter (where c.special) as specials,
+        array_agg(c.max_tries) filter (where c.special) as max_tries,
+        array_agg(c.policy) filter (where c.special) as policies,
+        array_agg(c.parent) filter (where c.special) as parents,
+        array_agg(c.cancel_requested) filter (where c.special) as cancels,
+        array_agg(coalesce(c.expires_at <= stamp, false)) filter (where c.special) as expireds,
+        array_agg(c.alone) filter (where c.special) as alones
       into got
-      from leased l
-      join holdfast.task t on t.id = any (array[l.id]);
+      from (
+        select
+          l.*, t.payload, t.max_tries, t.policy, t.parent, t.cancel_requested, t.expires_at,
+          t.cancel_requested or l.alone or t.max_tries is not null or t.policy is not null
+            or t.parent is not null or t.expires_at is not null as special
+        from leased l
+        join holdfast.task t on t.id = any (array[l.id])
+        offset 0
+      ) c;
 
       took := got.n;
       ids := ids || got.ids;
@@ -483,16 +560,17 @@ begin
       seqs := seqs || got.seqs;
       fences := fences || got.fences;
       tries := tries || got.tries;
-      max_tries := max_tries || got.max_tries;
       payloads := payloads || got.payloads;
+      specials := specials || got.specials;
+      max_tries := max_tries || got.max_tries;
       policies := policies || got.policies;
       parents := parents || got.parents;
       cancels := cancels || got.cancels;
       expireds := expireds || got.expireds;
       alones := alones || got.alones;
 
+      durable := durable or coalesce(got.keyed, false) or (gates is not null and took > 0);
       if gates is not null and took > 0 then
-        durable := true;                   -- a counter and a fence must survive a crash together
         update holdfast.gate g
         set
           running = g.running + took,
@@ -517,13 +595,24 @@ begin
   if want = 0 then
     contended := null;
   else
-    select least(next_due, greatest(extract(epoch from min(l.run_at) - holdfast.clock())::float8, 0))
+    if contended is null and exists (select from holdfast.nudge n where n.pool = any (pools)) then
+      contended := 0;                      -- a key that another claim is letting in just now
+    end if;
+    -- greatest() passes nulls by: where nothing is delayed it must not say "at once"
+    select least(
+      next_due,
+      case
+        when min(l.run_at) is not null
+        then greatest(extract(epoch from min(l.run_at) - holdfast.clock())::float8, 0)
+      end
+    )
     into next_due
     from holdfast.later l
     where l.run_at < 'infinity';
   end if;
   select c.moved into lane_change from holdfast.lane_change c;
 
+  -- A counter and the lease that it counts must survive a crash together.
   if not durable then
     perform set_config('synchronous_commit', 'off', true);
   end if;
@@ -544,14 +633,14 @@ $$;
 
 create function holdfast.claimed(p_worker bigint, p_grant uuid)
 returns table (
-  id uuid, lane int, np smallint, seq bigint, fence int, tries smallint, max_tries smallint, payload bytea,
+  id uuid, lane int, np smallint, seq bigint, fence int, tries smallint, payload bytea, max_tries smallint,
   policy bytea, parent uuid, cancel_requested boolean, expired boolean, alone boolean
 )
 language sql
 stable
 as $$
   select
-    l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.max_tries, t.payload,
+    l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload, t.max_tries,
     t.policy, t.parent, t.cancel_requested, coalesce(t.expires_at <= holdfast.clock(), false), l.alone
   from holdfast.lease l
   join holdfast.task t on t.id = l.id
@@ -565,18 +654,27 @@ create function holdfast.repair(p_lanes int[])
 returns setof uuid
 language sql
 as $$
-  delete from holdfast.ready r
-  using (
-    select q.ctid, q.id, row_number() over (partition by q.id order by q.seq) as copy
-    from holdfast.ready q
-    where q.lane = any (p_lanes)
-  ) d
-  where r.ctid = d.ctid
-    and (
-      d.copy > 1
-      or exists (select from holdfast.lease l where l.id = d.id)
-      or exists (select from holdfast.outcome o where o.id = d.id)
-      or exists (select from holdfast.later l where l.id = d.id)
-    )
-  returning r.id
+  with gone as (
+    delete from holdfast.ready r
+    using (
+      select q.ctid, q.id, row_number() over (partition by q.id order by q.seq) as copy
+      from holdfast.ready q
+      where q.lane = any (p_lanes)
+    ) d
+    where r.ctid = d.ctid
+      and (
+        d.copy > 1
+        or exists (select from holdfast.lease l where l.id = d.id)
+        or exists (select from holdfast.outcome o where o.id = d.id)
+        or exists (select from holdfast.later l where l.id = d.id)
+      )
+    returning r.id, r.lane, r.key
+  ), nudged as (
+    insert into holdfast.nudge (pool, key, freed)
+    select l.pool, g.key, 1
+    from gone g
+    join holdfast.lane l on l.id = g.lane
+    where g.key is not null
+  )
+  select g.id from gone g
 $$;

@@ -35,8 +35,9 @@ begin
 end $$;
 
 
--- One guarded statement: the lease goes, and what follows stands. What is not answered was refused.
--- verdicts null: all done. A retry ends the task when it has no tries left, was cancelled or has
+-- One guarded statement: the lease goes, and what follows stands. What is not answered was refused;
+-- where nothing was, "whole" says so instead of a list.
+-- verdicts null: all done; a single grant stands for all. A retry ends the task when it has no tries left, was cancelled or has
 -- expired: the database decides that, not the worker.
 
 create function holdfast.settle(
@@ -57,6 +58,7 @@ create function holdfast.settle(
   p_by text,
   lapsed_only boolean,
   default_tries int,
+  out whole boolean,
   out accepted uuid[],
   out states text[],
   out parents uuid[]
@@ -72,10 +74,12 @@ as $$
 #variable_conflict use_column
 declare
   stamp timestamptz := holdfast.clock();
+  only_grant uuid := case when cardinality(grants) = 1 then grants[1] end;
+  held uuid[];
 begin
   if verdicts is null then
     with asked as materialized (
-      select a.id, a.grant_id, a.result
+      select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.result
       from unnest(ids, grants, results) as a (id, grant_id, result)
       order by a.id
     ), gone as (
@@ -83,7 +87,8 @@ begin
       using asked a
       where l.id = any (array[a.id])
         and l.grant_id = a.grant_id
-      returning l.*, a.result
+      returning
+        l.id, l.grant_id, l.worker, l.started_at, l.fence, l.tries, l.lane, l.child, l.gates, l.key, a.result
     ), ended as (
       insert into holdfast.outcome (
         id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
@@ -106,22 +111,37 @@ begin
       group by la.pool, g.key
     ), woken as (
       insert into holdfast.wake (id, urgent)
-      select t.parent, false
+      select p.id, false
       from gone g
       join holdfast.task t on t.id = any (array[g.id])
+      join holdfast.task p on p.id = any (array[t.parent])
       where g.child
       returning id
     )
-    select array_agg(g.id), (select array_agg(w.id) from woken w)
-    into accepted, parents
+    select
+      count(*) = cardinality(ids),
+      case when count(*) < cardinality(ids) then array_agg(g.id) end,
+      (select array_agg(w.id) from woken w)
+    into whole, accepted, parents
     from gone g;
     return;
   end if;
 
+  if lapsed_only then                      -- recovery waits for nobody who holds a lease just now
+    held := array(
+      select l.id
+      from holdfast.lease l
+      where l.id = any (ids)
+      order by l.id
+      for update skip locked
+    );
+  end if;
+
   with asked as materialized (
-    select a.*
+    select a.*, coalesce(a.given, only_grant) as grant_id
     from unnest(ids, grants, verdicts, delays, refunds, alones, wakes, reasons, results, error_types, errors, details)
-      as a (id, grant_id, verdict, delay, refund, lonely, wakes, reason, result, error_type, error, detail)
+      as a (id, given, verdict, delay, refund, lonely, wakes, reason, result, error_type, error, detail)
+    where not lapsed_only or a.id = any (held)
     order by a.id
   ), gone as (
     delete from holdfast.lease l
@@ -170,7 +190,10 @@ begin
     insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes)
     select
       j.id,
-      case when j.delay is null then 'infinity' else stamp + make_interval(secs => j.delay) end,
+      case
+        when j.delay is null and j.verdict = 'waiting' then 'infinity'
+        else stamp + make_interval(secs => coalesce(j.delay, 0))
+      end,
       j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child, j.key,
       case when j.verdict = 'waiting' then coalesce(j.reason, 'waiting') end,
       coalesce(j.wakes, 1)
@@ -205,16 +228,18 @@ begin
     where w.seq = s.seq and w.id = s.id and s.id in (select g.id from gone g)
   ), woken as (
     insert into holdfast.wake (id, urgent)
-    select j.parent, j.ends_as <> 'done'
+    select p.id, j.ends_as <> 'done'
     from judged j
+    join holdfast.task p on p.id = any (array[j.parent])
     where j.ends_as is not null and j.child
     returning id
   )
   select
+    false,
     array_agg(j.id),
     array_agg(coalesce(j.ends_as, j.verdict)),
     (select array_agg(w.id) from woken w)
-  into accepted, states, parents
+  into whole, accepted, states, parents
   from judged j;
 end $$;
 
@@ -226,23 +251,71 @@ create function holdfast.settled(ids uuid[], grants uuid[])
 returns setof uuid
 language sql
 stable
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
   select a.id
   from unnest(ids, grants) as a (id, grant_id)
   where exists (
       select from holdfast.outcome o
-      where o.id = a.id and o.grant_id = a.grant_id and o.ended_by = 'holder'
+      where o.id = any (array[a.id]) and o.grant_id = a.grant_id and o.ended_by = 'holder'
     )
     or exists (
       select from holdfast.attempt t
-      where t.id = a.id and t.grant_id = a.grant_id and t.ended_by = 'holder'
+      where t.id = any (array[a.id]) and t.grant_id = a.grant_id and t.ended_by = 'holder'
     )
+$$;
+
+
+-- A lease of a task that has ended, or waits for its time, comes from a double: it must not fail the
+-- batch that it is settled with for ever.
+
+create function holdfast.repair_leases(ids uuid[])
+returns setof uuid
+language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+  with gone as (
+    delete from holdfast.lease l
+    where l.id = any (ids)
+      and (
+        exists (select from holdfast.outcome o where o.id = l.id)
+        or exists (select from holdfast.later w where w.id = l.id)
+      )
+    returning l.id, l.lane, l.gates, l.key
+  ), freed as (
+    insert into holdfast.freed (gate, n)
+    select x.gate, count(*)
+    from gone g
+    cross join unnest(g.gates) as x (gate)
+    group by x.gate
+  ), nudged as (
+    insert into holdfast.nudge (pool, key, freed)
+    select la.pool, g.key, count(*)
+    from gone g
+    join holdfast.lane la on la.id = g.lane
+    where g.key is not null
+    group by la.pool, g.key
+  )
+  select g.id
+  from gone g
 $$;
 
 
 create function holdfast.refuse(p_verb text, ids uuid[], grants uuid[], fences int[])
 returns void
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
   insert into holdfast.refusal (id, grant_id, fence, verb, at)
   select a.id, a.grant_id, a.fence, p_verb, holdfast.clock()
@@ -260,6 +333,12 @@ returns table (
   alone boolean, cancel_requested boolean, expired boolean, in_company boolean, late float8
 )
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
   with crowd as materialized (
     select l.worker, count(*) as n
@@ -290,6 +369,12 @@ create function holdfast.progress(
 )
 returns boolean
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
   with held as (
     select l.id
@@ -326,6 +411,12 @@ create function holdfast.record(
   out conflicts int[]
 )
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 declare
   p_fence int;

@@ -9,7 +9,7 @@ create function holdfast.withdraw(
   out withdrawn uuid[], out parents uuid[]
 )
 language plpgsql
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan    -- the list of ids is hashed then: one walk through each lane for all
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
@@ -21,6 +21,7 @@ declare
   got uuid[];
 begin
   withdrawn := '{}';
+  perform holdfast.house(ids);
 
   with asked as materialized (
     select a.id from unnest(ids) as a (id) order by a.id
@@ -66,6 +67,7 @@ begin
   ), home as materialized (
     select distinct a.lane, a.np
     from asked a
+    order by a.lane, a.np
   ), gone as (
     delete from holdfast.ready r
     using home h
@@ -87,8 +89,9 @@ begin
 
   with woken as (
     insert into holdfast.wake (id, urgent)
-    select t.parent, true
+    select p.id, true
     from holdfast.task t
+    join holdfast.task p on p.id = any (array[t.parent])
     where t.id = any (withdrawn) and t.parent is not null
     returning id
   )
@@ -102,6 +105,12 @@ end $$;
 create function holdfast.request_cancel(ids uuid[])
 returns table (id uuid, state text)
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -116,7 +125,7 @@ begin
     update holdfast.task t
     set cancel_requested = true
     from asked a
-    where t.id = a.id and a.state is null and not t.cancel_requested
+    where t.id = any (array[a.id]) and a.state is null and not t.cancel_requested
     returning t.id
   ), woken as (
     insert into holdfast.wake (id, urgent)
@@ -133,12 +142,32 @@ end $$;
 create function holdfast.retry(ids uuid[])
 returns uuid[]
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
   revived uuid[];
   early uuid[];
 begin
+  -- First the locks, and only then the look: an enqueue may be taking a key over just now.
+  perform
+  from holdfast.outcome o
+  where o.id = any (ids) and o.state in ('failed', 'cancelled')
+  order by o.id
+  for update;
+  perform
+  from holdfast.task t
+  join holdfast.lane l on l.id = t.lane
+  join holdfast.task_key k on k.tenant = l.tenant and k.key = t.key
+  where t.id = any (ids)
+  order by k.tenant, k.key
+  for no key update of k;
+
   with asked as materialized (
     select o.id
     from holdfast.outcome o
@@ -177,6 +206,7 @@ begin
     from reset r
   )
   select coalesce(array_agg(g.id), '{}') into revived from gone g;
+  delete from holdfast.expiry e where e.id = any (revived);
 
   select coalesce(array_agg(l.id), '{}') into early
   from (
@@ -186,6 +216,7 @@ begin
     order by l.id
     for update
   ) l;
+  perform holdfast.house(early) where early <> '{}';
   perform holdfast.enter(early) where early <> '{}';
   return array(select distinct unnest(revived || early));
 end $$;
@@ -197,6 +228,12 @@ end $$;
 create function holdfast.wake_up(ids uuid[])
 returns int
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -229,12 +266,23 @@ end $$;
 create function holdfast.sweep_wakes(p_batch int)
 returns int
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
   select holdfast.wake_up(
     array(
       select l.id
-      from holdfast.later l
-      where l.waiting is not null and exists (select from holdfast.wake w where w.id = l.id)
+      from (select distinct x.id from holdfast.wake x) w
+      join holdfast.later l on l.id = any (array[w.id])
+      where l.waiting is not null
+        and (                              -- joins that are not complete must hide nobody
+          exists (select from holdfast.wake w where w.id = l.id and w.urgent)
+          or l.wakes <= (select count(*) from holdfast.wake w where w.id = l.id)
+        )
       limit p_batch
     )
   )
@@ -246,9 +294,15 @@ $$;
 create function holdfast.send_signal(p_signal uuid, p_id uuid, p_name text, p_payload bytea)
 returns boolean
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 begin
-  -- Against a cleanup or an end at the same moment.
+  -- Against a cleanup at the same moment. An end may come first: then nobody reads the signal.
   perform from holdfast.task t where t.id = p_id for key share;
   if not found or exists (select from holdfast.outcome o where o.id = p_id) then
     return exists (select from holdfast.signal s where s.signal = p_signal and s.id = p_id);
@@ -268,9 +322,16 @@ end $$;
 create function holdfast.expire(p_batch int)
 returns int
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
+  stamp timestamptz := holdfast.clock();   -- a variable can be looked up in an index, a volatile function not
   due uuid[];
   got record;
 begin
@@ -278,7 +339,7 @@ begin
   from (
     select e.id
     from holdfast.expiry e
-    where e.expires_at <= holdfast.clock()
+    where e.expires_at <= stamp
     order by e.expires_at
     limit p_batch
     for update skip locked
@@ -287,7 +348,10 @@ begin
     return 0;
   end if;
 
-  got := holdfast.withdraw(due, 'failed', 'Expired', 'not started before it expired');
+  got := holdfast.withdraw(
+    array(select d.id from unnest(due) as d (id) where not exists (select from holdfast.lease l where l.id = d.id)),
+    'failed', 'Expired', 'not started before it expired'
+  );
 
   delete from holdfast.expiry e
   where e.id = any (due)
@@ -307,6 +371,12 @@ end $$;
 create function holdfast.forget(ids uuid[])
 returns uuid[]
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -353,6 +423,66 @@ begin
 end $$;
 
 
+-- What ended so longer ago than that, oldest first, and is needed by no living parent. In the order of
+-- their ends, so the first that is young stops the walk; children of living parents are stepped over.
+
+create function holdfast.ended_before(p_state text, p_seconds float8, p_batch int)
+returns uuid[]
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  old uuid[] := '{}';
+  past timestamptz := holdfast.clock() - make_interval(secs => p_seconds);
+  at bigint := -1;
+  chunk record;
+begin
+  for turn in 1 .. 100 loop
+    with next as materialized (
+      (
+        select o.id, o.seq, o.finished_at
+        from holdfast.outcome o
+        where p_state = 'done' and o.state = 'done' and o.seq > at
+        order by o.seq
+        limit 1000
+      )
+      union all
+      (
+        select o.id, o.seq, o.finished_at
+        from holdfast.outcome o
+        where p_state <> 'done' and o.state = p_state and o.state <> 'done' and o.seq > at
+        order by o.seq
+        limit 1000
+      )
+    )
+    select
+      max(n.seq) as last,
+      bool_or(n.finished_at >= past) as young,
+      array_agg(n.id order by n.seq) filter (
+        where n.finished_at < past
+          and not exists (
+            select from holdfast.task p
+            where p.id = t.parent
+              and not exists (select from holdfast.outcome x where x.id = p.id)
+          )
+      ) as ids
+    into chunk
+    from next n
+    join holdfast.task t on t.id = any (array[n.id]);
+    old := old || chunk.ids;
+    exit when chunk.last is null or chunk.young or cardinality(old) >= p_batch;
+    at := chunk.last;
+  end loop;
+  return old[1:p_batch];
+end $$;
+
+
 create function holdfast.cleanup(p_retention float8, p_dead_letters float8, p_batch int)
 returns int
 language plpgsql
@@ -361,32 +491,10 @@ as $$
 declare
   old uuid[];
 begin
-  select array_agg(x.id) into old
-  from (values ('done'), ('cancelled')) as any_state (state)
-  cross join lateral (
-    select o.id
-    from holdfast.outcome o
-    join holdfast.task t on t.id = o.id
-    where o.state = any_state.state
-      and o.finished_at < holdfast.clock() - make_interval(secs => p_retention)
-      and not exists (
-        select from holdfast.task p
-        where p.id = t.parent
-          and not exists (select from holdfast.outcome y where y.id = p.id)
-      )
-    order by o.seq
-    limit p_batch
-  ) x;
+  old := holdfast.ended_before('done', p_retention, p_batch);
+  old := old || holdfast.ended_before('cancelled', p_retention, p_batch - cardinality(old));
   if p_dead_letters is not null then
-    select old || array_agg(x.id) into old
-    from (
-      select o.id
-      from holdfast.outcome o
-      where o.state = 'failed'
-        and o.finished_at < holdfast.clock() - make_interval(secs => p_dead_letters)
-      order by o.seq
-      limit p_batch
-    ) x;
+    old := old || holdfast.ended_before('failed', p_dead_letters, p_batch - cardinality(old));
   end if;
 
   delete from holdfast.worker w
@@ -422,18 +530,21 @@ as $$
 #variable_conflict use_column
 declare
   gate_id int;
+  old_per_key int;
   counts boolean := p_max_running is not null or p_interval is not null;
   adopted int;
 begin
-  update holdfast.lane_change set moved = moved + 1;
-
+  perform pg_advisory_xact_lock(hashtext('holdfast.limits'));
   insert into holdfast.gate (kind, name)
   values (p_kind, p_name)
   on conflict do nothing;
-  select g.id into gate_id
+  select g.id, g.max_per_key into gate_id, old_per_key
   from holdfast.gate g
   where g.kind = p_kind and g.name = p_name
   for no key update;
+
+  -- After the gate, as a claim does that waited for its gate and then interns a lane.
+  update holdfast.lane_change set moved = moved + 1;
 
   update holdfast.gate g
   set
@@ -441,7 +552,11 @@ begin
     max_per_key = p_max_per_key,
     rate_interval = p_interval,
     rate_burst = p_burst,
-    rate_next = case when p_interval is not null then g.rate_next end
+    -- a slower rate before must not hold up a faster one: nobody pays for more than one burst
+    rate_next = case
+      when p_interval is not null and g.rate_next is not null
+      then least(g.rate_next, holdfast.clock() + make_interval(secs => p_burst * p_interval))
+    end
   where g.id = gate_id;
 
   update holdfast.lane l
@@ -469,6 +584,24 @@ begin
     )
     select count(*) into adopted from counted;
     update holdfast.gate g set running = g.running + adopted where g.id = gate_id;
+  end if;
+
+  -- Tasks that were let in under a wider limit, or none, line up again, in their places.
+  if p_max_per_key < coalesce(old_per_key, p_max_per_key + 1) then
+    with gone as (
+      delete from holdfast.ready r
+      using holdfast.lane l
+      where l.type = p_name and r.lane = l.id and r.key is not null
+      returning r.*, l.pool
+    ), back as (
+      insert into holdfast.blocked (seq, id, pool, lane, fence, np, tries, alone, child, key)
+      select g.seq, g.id, g.pool, g.lane, g.fence, g.np, g.tries, g.alone, g.child, g.key
+      from gone g
+    )
+    insert into holdfast.nudge (pool, key, freed)
+    select g.pool, g.key, count(*)
+    from gone g
+    group by g.pool, g.key;
   end if;
 
   -- Keys that were full may have room now.

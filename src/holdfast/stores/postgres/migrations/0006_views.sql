@@ -14,8 +14,8 @@ select
   -t.np as priority,
   coalesce(l.tenant, w.parts ->> 'tenant') as tenant_id,
   coalesce(l.version, w.parts ->> 'version') as version,
-  coalesce(l.tags, '{}') as tags,
-  coalesce(l.requires, '{}') as requires,
+  coalesce(l.tags, array(select jsonb_array_elements_text(w.parts -> 'tags'))) as tags,
+  coalesce(l.requires, array(select jsonb_array_elements_text(w.parts -> 'requires'))) as requires,
   case when e.id is not null then coalesce(k.name, e.worker::text) end as locked_by,
   e.lease_timeout,
   coalesce(o.tries, e.tries, w.tries, a.tries, 0)::int as try_count,
@@ -56,13 +56,17 @@ select
     when t.status = 'running' then 'processing'
     when t.status in ('pending', 'waiting') and t.try_count > 0 then 'retry'
     when t.status in ('pending', 'waiting') then 'pending'
+    when t.status = 'cancelled' then 'failed'
     else t.status
   end as status,
   t.try_count as attempts,
   t.locked_by,
   t.lease_timeout as locked_until,
   t.last_error,
-  coalesce(t.finished_at, t.started_at, t.created_at) as updated_at,
+  greatest(
+    t.created_at, t.started_at, t.finished_at,
+    (select max(a.ended_at) from holdfast.attempt a where a.id = t.id)
+  ) as updated_at,
   coalesce(t.progress, 0) as progress
 from holdfast.tasks t;
 
@@ -123,7 +127,7 @@ select
   w.status,
   w.slots as max_concurrent,
   coalesce(h.held, 0) as active,
-  round(coalesce(h.held, 0) / w.slots::numeric, 3) as utilization,
+  round(coalesce(h.held, 0) / greatest(w.slots, 1)::numeric, 3) as utilization,
   w.last_heartbeat
 from holdfast.worker w
 left join (
@@ -160,3 +164,78 @@ from holdfast.outcome o
 join holdfast.task t on t.id = o.id
 join holdfast.lane l on l.id = t.lane
 where o.state = 'failed';
+
+
+-- A function, so that it can say jit = off: compiling it took a hundred times as long as running it.
+
+create function holdfast.queue_loads(p_cap int)
+returns table (
+  queue text, paused boolean, ready bigint, scheduled bigint, blocked bigint, waiting bigint, running bigint,
+  expired bigint, failed bigint, oldest_age float8, capped boolean
+)
+language plpgsql
+stable
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  scan int := 10 * p_cap;                  -- rows that one pass looks at, whatever queue they are of
+  stamp timestamptz := holdfast.clock();
+begin
+  return query
+  with in_lane as materialized (
+    select
+      l.queue, count(*) filter (where x.kind = 'ready') as ready, count(*) filter (where x.kind = 'blocked') as blocked,
+      count(*) filter (where x.kind = 'scheduled') as scheduled, count(*) filter (where x.kind = 'waiting') as waiting,
+      count(*) filter (where x.kind = 'failed') as failed
+    from (
+      (
+        select l.id as lane, 'ready' as kind
+        from holdfast.lane l
+        cross join lateral (select from holdfast.ready r where r.lane = l.id limit p_cap) r
+        limit scan
+      )
+      union all
+      (select w.lane, case when w.waiting is null then 'scheduled' else 'waiting' end from holdfast.later w limit scan)
+      union all
+      (select b.lane, 'blocked' from holdfast.blocked b limit scan)
+      union all
+      select t.lane, 'failed'
+      from (select o.id from holdfast.outcome o where o.state = 'failed' order by o.seq desc limit p_cap) o
+      join holdfast.task t on t.id = any (array[o.id])
+    ) x
+    join holdfast.lane l on l.id = x.lane
+    group by l.queue
+  ), held as materialized (
+    select l.queue, count(*) as running, count(*) filter (where e.lease_timeout < stamp) as expired
+    from holdfast.lease e
+    join holdfast.lane l on l.id = e.lane
+    group by l.queue
+  ), oldest as materialized (
+    select l.queue, extract(epoch from stamp - min(t.created_at))::float8 as age
+    from holdfast.lane l
+    cross join lateral (
+      select r.id from holdfast.ready r where r.lane = l.id order by r.np, r.seq limit 1
+    ) h
+    join holdfast.task t on t.id = any (array[h.id])
+    group by l.queue
+  ), whole as materialized (
+    select
+      (select sum(i.ready) from in_lane i) >= scan
+      or (select count(*) from (select from holdfast.later limit scan) x) = scan
+      or (select count(*) from (select from holdfast.blocked limit scan) x) = scan
+      or (select count(*) from (select from holdfast.outcome o where o.state = 'failed' limit p_cap) x) = p_cap as cut
+  )
+  select
+    q.name, q.paused,
+    least(coalesce(i.ready, 0), p_cap), least(coalesce(i.scheduled, 0), p_cap),
+    least(coalesce(i.blocked, 0), p_cap), least(coalesce(i.waiting, 0), p_cap),
+    coalesce(h.running, 0), coalesce(h.expired, 0), least(coalesce(i.failed, 0), p_cap), o.age,
+    w.cut or p_cap <= greatest(i.ready, i.scheduled, i.blocked, i.waiting)
+  from holdfast.queue q
+  cross join whole w
+  left join in_lane i on i.queue = q.name
+  left join held h on h.queue = q.name
+  left join oldest o on o.queue = q.name
+  order by q.name;
+end $$;

@@ -1,0 +1,98 @@
+-- name: lease.fence
+select l.fence
+from lease l
+where l.id = :id and l.grant_id = :grant
+
+-- name: step.conflict
+select s.position
+from step s
+where s.id = :id
+  and s.position = :position
+  and (s.kind is not :kind or s.name is not :name or s.value is not :value)
+
+-- name: step.add
+insert into step (id, position, kind, name, value, fence, recorded_at)
+values (:id, :position, :kind, :name, :value, :fence, :now)
+on conflict do nothing
+
+-- name: signal.consume
+update signal
+set consumed = 1
+where signal = :signal and id = :id
+
+-- name: wake.forget
+delete from wake
+where seq = :seq and id = :id
+
+-- name: wake.add
+insert into wake (id, urgent)
+select :id, :urgent
+where exists (select 1 from task t where t.id = :id)  -- a parent may be forgotten by now
+
+-- name: steps
+select s.position, s.kind, s.name, s.value
+from step s
+where s.id = :id
+order by s.position
+
+-- name: signals
+select s.signal, s.name, s.payload
+from signal s
+where s.id = :id and not s.consumed
+order by s.seq
+
+-- name: wakes
+select w.seq
+from wake w
+where w.id = :id
+order by w.seq
+
+-- name: saved
+select p.percent, p.message, p.saved, p.updated_at
+from progress p
+where p.id = :id
+
+-- name: signal.open
+select 1
+from task t
+where t.id = :id and not exists (select 1 from outcome o where o.id = :id)
+
+-- name: signal.sent
+select 1
+from signal s
+where s.signal = :signal and s.id = :id
+
+-- name: signal.add
+insert into signal (signal, id, name, payload, sent_at)
+values (:signal, :id, :name, :payload, :now)
+on conflict do nothing
+returning seq
+
+-- name: wake.come
+select l.id
+from later l
+where l.id = :id
+  and l.waiting is not null
+  and (
+    exists (select 1 from wake w where w.id = l.id and w.urgent)
+    or l.wakes <= (select count(*) from wake w where w.id = l.id)
+  )
+
+-- From one who was woken to the next, however many wakes they have and however many wait.
+-- name: wake.all_come
+with recursive woken (id) as (
+  select min(w.id) from wake w
+  union all
+  select (select min(w.id) from wake w where w.id > x.id)
+  from woken x
+  where x.id is not null
+)
+select l.id
+from woken x
+cross join later l on l.id = x.id
+where l.waiting is not null
+  and (                                    -- joins that are not complete must hide nobody
+    exists (select 1 from wake w where w.id = l.id and w.urgent)
+    or l.wakes <= (select count(*) from wake w where w.id = l.id)
+  )
+limit :batch

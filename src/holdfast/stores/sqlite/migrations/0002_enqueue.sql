@@ -1,0 +1,1 @@
+-- On PostgreSQL: the functions of this name. Here they are procedures in Python; the number keeps both in step.

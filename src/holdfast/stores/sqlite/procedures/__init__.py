@@ -1,0 +1,1 @@
+"""Verbs of several statements, run inside one write transaction. Guards stand in the SQL."""

@@ -1,0 +1,188 @@
+"""Claiming: the best rows of the lanes move from ready to lease."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, repeat
+from math import ceil
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from holdfast.stores.sqlite.procedures.admission import admit, keys_left
+from holdfast.stores.sqlite.procedures.later import promote
+from holdfast.stores.sqlite.session import FOREVER, Session, bytes_of, micros
+
+__all__ = ["claim", "claimed", "renew"]
+
+_LEAST_URGENT = 32_767
+
+
+class _Head(NamedTuple):
+    lane: int
+    gates: str | None
+    np: int
+    seq: int
+    share: float
+
+
+class _Prefix(NamedTuple):
+    """The rows of a lane up to a place, and how many they are."""
+
+    lane: int
+    np: int
+    seq: int
+    size: int
+
+
+def claim(
+    s: Session,
+    *,
+    worker: int,
+    grant: UUID,
+    lanes: list[int],
+    turns: list[int] | None,
+    want: int,
+    lease: float,
+    wait_gate: int | None,
+    durable: bool,
+) -> list[tuple[Any, ...]]:
+    """One row, by columns. There is one writer: nothing is contended and every commit durable."""
+    del wait_gate, durable
+    if held := s.rows("claim.again", worker=worker, grant=grant):
+        return [(*_columns(s, held), None, False, None, s.value("lane_change"))]
+    _bring_in(s, lanes, max(want, 100))
+    holder = {"worker": worker, "grant": grant.bytes, "lease": micros(lease)}
+    turn_of = dict(zip(lanes, [*(turns or ()), *repeat(0, len(lanes))], strict=False))
+    taken: list[tuple[Any, ...]] = []
+    full, opens = False, []
+    while want > 0 and turn_of:
+        chosen, upto = _best(s, turn_of)
+        if not chosen:
+            break
+        for gates, heads in _neighbours(chosen):
+            room, opening = _room(s, gates, want)
+            if room <= 0:
+                full = True
+                opens += [opening] if opening is not None and opening > 0 else []
+                turn_of.pop(heads[0].lane)
+                continue
+            prefixes = _prefixes(s, heads, upto, room)
+            took = sum(prefix.size for prefix in prefixes)
+            taken += _take(s, prefixes, gates, holder)
+            if gates:
+                s.run("gate.count", gates=gates, took=took)
+                s.run("gate.folded", gates=gates)
+            want -= took
+            if want == 0:
+                break
+    if want:
+        opens += [due for (due,) in s.rows("later.next") if due is not None]
+        if keys_left(s, lanes):
+            opens.append(0.0)  # ask again at once: more keys may have room
+    news = (None, full, min(opens, default=None), s.value("lane_change"))
+    return [(*_columns(s, taken), *news)]
+
+
+def claimed(s: Session, *, worker: int, grant: UUID) -> list[tuple[Any, ...]]:
+    """What a claim whose answer was lost has taken and still holds."""
+    return s.rows("claim.held", worker=worker, grant=grant)
+
+
+def renew(
+    s: Session, *, ids: list[UUID], grants: list[UUID], lease: float
+) -> list[tuple[bytes, bool]]:
+    """What is still held, with whether its cancellation was asked for. The others are lost."""
+    rows = s.each("renew.keep", id=bytes_of(ids), grant=bytes_of(grants), lease=micros(lease))
+    return [(id, bool(cancel)) for id, cancel in rows]
+
+
+def _bring_in(s: Session, lanes: list[int], batch: int) -> None:
+    """What is due goes into its lane; keys that have room let their heads in."""
+    if s.value("later.is_due"):
+        promote(s, batch=batch)
+    if s.value("nudge.is_any"):
+        admit(s, lanes, batch)
+
+
+def _best(s: Session, turn_of: dict[int, int]) -> tuple[list[_Head], int]:
+    """The lanes whose head has the best priority, and how far down this round may go.
+
+    Alone at the top, a lane may give all that is at least as urgent as the best head elsewhere.
+    """
+    heads = s.rows("claim.heads", lanes=list(turn_of))
+    best = min((np for _, _, np, _ in heads), default=0)
+    top = sorted(
+        (turn_of[lane] or 0, seq, lane, gates) for lane, gates, np, seq in heads if np == best
+    )
+    alike: dict[int, int] = {}
+    for turn, *_ in top:
+        alike[turn] = alike.get(turn, 0) + 1
+    chosen = [
+        _Head(lane, gates, best, seq, 1.0 if gates else 1.0 / (alike[turn] * len(alike)))
+        for turn, seq, lane, gates in top
+    ]
+    if len(chosen) > 1:
+        return chosen, best
+    return chosen, min((np for _, _, np, _ in heads if np > best), default=_LEAST_URGENT)
+
+
+def _neighbours(chosen: Sequence[_Head]) -> Iterator[tuple[str | None, list[_Head]]]:
+    """Neighbours without a gate share a round; a lane behind gates comes by itself."""
+    for _, group in groupby(enumerate(chosen), lambda n: n[0] if n[1].gates else -1):
+        heads = [head for _, head in group]
+        yield heads[0].gates, heads
+
+
+def _room(s: Session, gates: str | None, want: int) -> tuple[int, float | None]:
+    if gates is None:
+        return want, None
+    free, starts, opens, ahead = s.rows("gate.room", gates=gates)[0]
+    if ahead:
+        s.run("gate.set_right", gates=gates)
+        return _room(s, gates, want)
+    if opens is not None and opens > 0:
+        return 0, opens
+    return min(n for n in (want, free, starts) if n is not None), opens
+
+
+def _prefixes(s: Session, heads: Sequence[_Head], upto: int, room: int) -> list[_Prefix]:
+    """How far each lane gives, in turn, until the room is filled."""
+    found: list[_Prefix] = []
+    left = room
+    for head in heads:
+        size = min(ceil(room * head.share), left)
+        if size == 0:
+            break
+        np, seq = head.np, head.seq
+        if size > 1:
+            last = s.row("claim.last", lane=head.lane, upto=upto, skip=size - 1)
+            np, seq = last or (upto, FOREVER)
+            if last is None:
+                size = s.value("claim.count", lane=head.lane, upto=upto)
+        found.append(_Prefix(head.lane, np, seq, size))
+        left -= size
+    return found
+
+
+def _take(
+    s: Session, prefixes: Sequence[_Prefix], gates: str | None, holder: dict[str, Any]
+) -> list[tuple[Any, ...]]:
+    """One writer, so a prefix is the same rows in all three statements."""
+    where: dict[str, Any] = {
+        "lane": [prefix.lane for prefix in prefixes],
+        "np": [prefix.np for prefix in prefixes],
+        "seq": [prefix.seq for prefix in prefixes],
+    }
+    s.each("claim.lease", **where, **holder, gates=gates)
+    rows = s.each("claim.taken", **where)
+    s.each("claim.leave", **where)
+    return rows
+
+
+def _columns(s: Session, rows: list[tuple[Any, ...]]) -> list[list[Any] | None]:
+    """What all have, and then what only a few have, which are named."""
+    if not rows:
+        return [None] * 14
+    *main, flags = (list(column) for column in zip(*rows, strict=True))
+    if not any(flags):
+        return [*main, *[None] * 7]
+    special = [row[0] for row in rows if row[-1]]
+    return [*main, *(list(c) for c in zip(*s.each("claim.special", id=special), strict=True))]

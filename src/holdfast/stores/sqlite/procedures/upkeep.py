@@ -1,0 +1,70 @@
+"""Chores: what expired, what was not heard of, what ended long ago."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from holdfast.stores.sqlite.procedures.endings import EXPIRED
+from holdfast.stores.sqlite.procedures.steer import withdraw
+from holdfast.stores.sqlite.session import Session, bytes_of, micros
+
+__all__ = ["cleanup", "discard", "expire", "lapsed", "mark_stale"]
+
+_LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes", "expiry")
+
+
+def lapsed(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
+    """Leases past their end, with what the decision about them needs."""
+    return [
+        (*row[:7], *map(bool, row[7:11]), row[11]) for row in s.rows("lapsed.leases", batch=batch)
+    ]
+
+
+def expire(s: Session, *, batch: int) -> list[tuple[int]]:
+    """What runs just now is looked at again a little later: its settle may put it back."""
+    due = [id for (id,) in s.rows("expiry.due", batch=batch)]
+    if not due:
+        return [(0,)]
+    error_type, error = EXPIRED
+    ids = [UUID(bytes=id) for id in due]
+    ((withdrawn, _),) = withdraw(s, ids=ids, state="failed", error_type=error_type, error=error)
+    s.each("expiry.done", id=due)
+    s.each("expiry.again", id=due)
+    return [(len(withdrawn),)]
+
+
+def mark_stale(s: Session, *, after: float) -> list[tuple[int]]:
+    return [(len(s.rows("worker.mark_stale", after=micros(after))),)]
+
+
+def cleanup(
+    s: Session, *, retention: float, dead_letters: float | None, batch: int
+) -> list[tuple[int]]:
+    kept = micros(retention)
+    old = [id for (id,) in s.rows("cleanup.ended", retention=kept, batch=batch)]
+    if dead_letters is not None:
+        rows = s.rows("cleanup.failed", retention=micros(dead_letters), batch=batch)
+        old += [id for (id,) in rows]
+    s.run("cleanup.workers", retention=kept)
+    return [(len(_forget(s, old)),)]
+
+
+def discard(s: Session, *, ids: list[UUID]) -> list[tuple[list[bytes]]]:
+    return [(_forget(s, [id for (id,) in s.each("discard.failed", id=bytes_of(ids))]),)]
+
+
+def _forget(s: Session, ids: Sequence[bytes]) -> list[bytes]:
+    """Tasks with all that belongs to them. Not what a living parent may still ask for."""
+    free = {id: (key, tenant) for id, key, tenant in s.each("forget.free", id=ids)}
+    gone = [id for (id,) in s.each("forget.outcome", id=list(free))]
+    s.each("forget.task", id=gone)
+    keyed = [(id, *free[id]) for id in gone if free[id][0] is not None]
+    s.each(
+        "key.give_back",
+        id=[k[0] for k in keyed],
+        key=[k[1] for k in keyed],
+        tenant=[k[2] for k in keyed],
+    )
+    for what in _LEFT_BEHIND:
+        s.each(f"forget.{what}", id=gone)
+    return gone

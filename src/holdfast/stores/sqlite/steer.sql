@@ -1,0 +1,176 @@
+-- name: cancel.state
+select t.id, o.state
+from task t
+left join outcome o on o.id = t.id
+where t.id = :id
+
+-- name: cancel.mark
+update task
+set cancel_requested = 1
+where id = :id and not cancel_requested and not exists (select 1 from outcome o where o.id = :id)
+returning id
+
+-- Not what a worker holds, and what has ended: nobody is looked for who cannot be there.
+-- name: withdraw.where
+select t.id, t.lane, t.np, t.concurrency_key, la.pool, t.parent
+from task t
+join lane la on la.id = t.lane
+where t.id = :id
+  and not exists (select 1 from lease l where l.id = :id)
+  and not exists (select 1 from outcome o where o.id = :id)
+
+-- name: withdraw.later
+delete from later
+where id = :id
+returning id, fence, tries, null
+
+-- A place is known only by what leads to it, so one walk looks for all who may stand there.
+-- name: withdraw.in_blocked
+select b.seq
+from blocked b
+where b.pool = :pool
+  and b.key = :key
+  and b.np = :np
+  and b.id in (select unhex(a.value) from json_each(:ids) a)
+
+-- name: withdraw.blocked
+delete from blocked
+where pool = :pool and key = :key and np = :np and seq = :seq
+returning id, fence, tries, null
+
+-- name: withdraw.in_ready
+select r.seq
+from ready r
+where r.lane = :lane and r.np = :np and r.id in (select unhex(a.value) from json_each(:ids) a)
+
+-- name: withdraw.ready
+delete from ready
+where lane = :lane and np = :np and seq = :seq
+returning id, fence, tries, key
+
+-- name: retry.revive
+delete from outcome
+where id = :id
+  and state in ('failed', 'cancelled')
+  and not exists (                         -- its key belongs to a younger task by now
+    select 1 from task t
+    join lane l on l.id = t.lane
+    join task_key k on k.tenant = l.tenant and k.key = t.key
+    where t.id = :id and k.id <> :id
+  )
+returning
+  id, grant_id, worker, seq, started_at, finished_at, fence, state, ended_by, result, error_type, error, detail
+
+-- name: retry.note
+insert into attempt (
+  id, grant_id, worker, seq, started_at, ended_at, fence, tries, ended, ended_by, result, error_type, error, detail
+)
+values (
+  :id, :grant, :worker, :seq, :started_at, :ended_at, :fence, 0, :ended, :by, :result, :error_type, :error, :detail
+)
+
+-- name: retry.reset
+update task
+set cancel_requested = 0, expires_at = null
+where id = :id
+returning id, lane, np, parent is not null, concurrency_key
+
+-- name: retry.delayed
+select l.id
+from later l
+where l.id = :id and l.waiting is null
+
+-- name: discard.failed
+select o.id
+from outcome o
+where o.id = :id and o.state = 'failed'
+
+-- name: pause.queue
+insert into queue (name, paused)
+values (:queue, :paused)
+on conflict (name) do update
+set paused = excluded.paused
+
+-- name: pause.lanes
+update lane
+set paused = :paused
+where queue = :queue
+
+-- name: limit.add
+insert into gate (kind, name)
+values (:kind, :name)
+on conflict do nothing
+
+-- name: limit.set
+update gate
+set
+  max_running = :max_running,
+  max_per_key = :max_per_key,
+  rate_interval = :interval,
+  rate_burst = :burst,
+  -- a slower rate before must not hold up a faster one: nobody pays for more than one burst
+  rate_next = case
+    when :interval is not null
+    then min(rate_next, :now + cast(:burst * :interval * 1e6 as integer))
+  end
+where kind = :kind and name = :name
+returning id
+
+-- name: limit.open
+update lane
+set gates = (
+  select nullif(json_group_array(a.value order by a.value), '[]')
+  from json_each(lane.gates) a
+  where a.value <> :gate
+)
+where case :kind when 'type' then type else queue end = :name and gates is not null
+
+-- name: limit.close
+update lane
+set gates = (
+  select json_group_array(x.gate order by x.gate)
+  from (
+    select a.value as gate from json_each(lane.gates) a
+    union
+    select :gate
+  ) x
+)
+where case :kind when 'type' then type else queue end = :name
+
+-- name: limit.adopt
+update lease
+set gates = json_insert(coalesce(gates, '[]'), '$[#]', :gate)
+where lane in (select l.id from lane l where case :kind when 'type' then l.type else l.queue end = :name)
+  and :gate not in (select a.value from json_each(coalesce(lease.gates, '[]')) a)
+returning id
+
+-- name: limit.count
+update gate
+set running = running + :n
+where id = :gate
+
+-- name: limit.line_up
+insert into blocked (pool, key, np, seq, id, lane, fence, tries, alone, child)
+select l.pool, r.key, r.np, r.seq, r.id, r.lane, r.fence, r.tries, r.alone, r.child
+from lane l
+cross join ready r on r.lane = l.id
+where l.type = :type and r.key is not null
+
+-- name: limit.lined_up
+insert into nudge (pool, key, freed)
+select l.pool, r.key, count(*)
+from lane l
+cross join ready r on r.lane = l.id
+where l.type = :type and r.key is not null
+group by l.pool, r.key
+
+-- name: limit.leave
+delete from ready
+where key is not null and lane in (select l.id from lane l where l.type = :type)
+
+-- name: limit.nudge
+insert into nudge (pool, key, freed)
+select distinct b.pool, b.key, 0
+from blocked b
+join lane l on l.id = b.lane
+where l.type = :type

@@ -1,0 +1,226 @@
+-- name: later.is_due
+select exists (select 1 from later l where l.run_at <= :now)
+
+-- name: later.due
+select l.id
+from later l
+where l.run_at <= :now
+order by l.run_at
+limit :batch
+
+-- name: later.next
+select max(min(l.run_at) - :now, 0) / 1e6
+from later l
+where l.run_at < 9223372036854775807
+
+-- name: later.take
+delete from later
+where id = :id
+returning id, lane, fence, np, tries, alone, child, key
+
+-- name: later.judge
+select
+  t.id,
+  case
+    when t.cancel_requested then 'cancelled'
+    when t.expires_at <= :now then 'failed'
+  end,
+  t.parent,
+  la.pool
+from task t
+cross join lane la on la.id = :lane
+where t.id = :id
+
+-- name: nudge.is_any
+select exists (select 1 from nudge)
+
+-- name: nudge.pools
+select distinct l.pool
+from json_each(:lanes) a
+cross join lane l on l.id = a.value
+where exists (select 1 from nudge n where n.pool = l.pool)
+
+-- name: nudge.keys
+select distinct n.pool, n.key
+from nudge n
+where n.pool = :pool
+order by n.key
+limit :batch
+
+-- name: key_gate.add
+insert into key_gate (pool, key, running)
+values (:pool, :key, 0)
+on conflict do nothing
+
+-- name: key_gate.fold
+update key_gate
+set running = running - coalesce((select sum(n.freed) from nudge n where n.pool = :pool and n.key = :key), 0)
+where pool = :pool and key = :key
+
+-- name: nudge.folded
+delete from nudge
+where pool = :pool and key = :key
+
+-- name: key_gate.room
+select coalesce(t.max_per_key - g.running, 1000)
+from key_gate g
+join lane l on l.id = g.pool
+left join gate t on t.kind = 'type' and t.name = l.type
+where g.pool = :pool and g.key = :key
+
+-- name: blocked.heads
+select b.np, b.seq
+from blocked b
+where b.pool = :pool and b.key = :key
+order by b.np, b.seq
+limit 1 offset :skip
+
+-- name: blocked.admit
+insert into ready (lane, np, seq, id, fence, tries, alone, child, key)
+select b.lane, b.np, b.seq, b.id, b.fence, b.tries, b.alone, b.child, b.key
+from blocked b
+where b.pool = :pool and b.key = :key and (b.np, b.seq) <= (:np, :seq)
+
+-- name: blocked.leave
+delete from blocked
+where pool = :pool and key = :key and (np, seq) <= (:np, :seq)
+
+-- name: key_gate.count
+update key_gate
+set running = running + :n
+where pool = :pool and key = :key
+
+-- name: key_gate.forget
+delete from key_gate
+where pool = :pool
+  and key = :key
+  and running = 0
+  and not exists (select 1 from blocked b where b.pool = :pool and b.key = :key)
+  and not exists (select 1 from nudge n where n.pool = :pool and n.key = :key)
+
+-- name: lapsed.leases
+with crowd as materialized (
+  select l.worker, count(*) as n
+  from lease l
+  group by l.worker
+), past as materialized (
+  select l.*
+  from lease l
+  where l.boot <> :boot or l.boot_end < :boot_now
+  order by l.id
+  limit :batch
+)
+select
+  p.id, p.grant_id, p.fence, p.worker, p.tries, t.max_tries, t.policy, p.alone, t.cancel_requested,
+  coalesce(t.expires_at <= :now, 0),
+  c.n > 1 or exists (select 1 from attempt a where a.worker = p.worker and a.ended = 'lost'),
+  case when p.boot = :boot then :boot_now - p.boot_end else max(:now - p.lease_timeout, 0) end / 1e6
+from past p
+cross join crowd c on c.worker = p.worker
+cross join task t on t.id = p.id
+
+-- name: expiry.due
+select e.id
+from expiry e
+where e.expires_at <= :now
+order by e.expires_at
+limit :batch
+
+-- name: expiry.done
+delete from expiry
+where id = :id
+  and (
+    exists (select 1 from outcome o where o.id = :id)
+    or not exists (select 1 from task t where t.id = :id and t.expires_at is not null)
+  )
+
+-- name: expiry.again
+update expiry
+set expires_at = :now + 10000000
+where id = :id
+
+-- name: worker.mark_stale
+update worker
+set status = 'stale'
+where status not in ('stale', 'stopped') and last_heartbeat < :now - :after
+returning id
+
+-- name: cleanup.ended
+select o.id
+from outcome o
+cross join task t on t.id = o.id
+where o.state <> 'failed'
+  and o.finished_at < :now - :retention
+  and not exists (
+    select 1 from task p
+    where p.id = t.parent and not exists (select 1 from outcome x where x.id = p.id)
+  )
+order by o.finished_at
+limit :batch
+
+-- name: cleanup.failed
+select o.id
+from outcome o
+cross join task t on t.id = o.id
+where o.state = 'failed'
+  and o.finished_at < :now - :retention
+  and not exists (
+    select 1 from task p
+    where p.id = t.parent and not exists (select 1 from outcome x where x.id = p.id)
+  )
+order by o.finished_at
+limit :batch
+
+-- name: cleanup.workers
+delete from worker
+where status in ('stopped', 'stale')
+  and last_heartbeat < :now - :retention
+  and not exists (select 1 from lease l where l.worker = worker.id)
+
+-- name: forget.free
+select o.id, t.key, l.tenant
+from outcome o
+join task t on t.id = o.id
+join lane l on l.id = t.lane
+where o.id = :id
+  and not exists (
+    select 1 from task p
+    where p.id = t.parent and not exists (select 1 from outcome x where x.id = p.id)
+  )
+
+-- name: forget.outcome
+delete from outcome
+where id = :id
+returning id
+
+-- name: forget.task
+delete from task
+where id = :id
+
+-- name: forget.attempts
+delete from attempt
+where id = :id
+
+-- name: forget.refusals
+delete from refusal
+where id = :id
+
+-- name: forget.progress
+delete from progress
+where id = :id
+
+-- name: forget.steps
+delete from step
+where id = :id
+
+-- name: forget.signals
+delete from signal
+where id = :id
+
+-- name: forget.wakes
+delete from wake
+where id = :id
+
+-- name: forget.expiry
+delete from expiry
+where id = :id

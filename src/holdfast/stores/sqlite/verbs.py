@@ -1,0 +1,143 @@
+"""All verbs by name: what each runs, which parameters it takes, which thread it is for."""
+
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.stores.driver import Row
+from holdfast.stores.sqlite.procedures import (
+    claim,
+    enqueue,
+    flow,
+    keys,
+    lanes,
+    later,
+    settle,
+    steer,
+    upkeep,
+    views,
+)
+from holdfast.stores.sqlite.session import AMBIENT, STATEMENTS, Session, bytes_of
+
+__all__ = ["VERBS", "Verb"]
+
+Procedure = Callable[..., Sequence[Row]]
+
+
+class Verb(msgspec.Struct, frozen=True, kw_only=True):
+    """One verb. `parameters` are those of the same verb on PostgreSQL.
+
+    `page`: reads many rows, for people; workers' questions must not wait for it.
+    """
+
+    run: Procedure
+    parameters: frozenset[str]
+    writes: bool
+    page: bool = False
+
+
+def _procedure(run: Procedure, *, writes: bool = True, page: bool = False) -> Verb:
+    names = frozenset(signature(run).parameters) - {"s"}
+    return Verb(run=run, parameters=names, writes=writes and not page, page=page)
+
+
+def _statement(
+    name: str,
+    shapes: dict[int, Callable[[Any], Any]] | None = None,
+    *,
+    writes: bool = False,
+    page: bool = False,
+) -> Verb:
+    """A verb that is one statement; some columns of its answer, by number, are put into shape."""
+
+    def run(s: Session, /, **values: Any) -> Sequence[Row]:
+        rows = s.rows(name, **values)
+        if not shapes:
+            return rows
+        return [
+            tuple(shapes[n](value) if n in shapes else value for n, value in enumerate(row))
+            for row in rows
+        ]
+
+    names = frozenset(STATEMENTS[name][1]) - AMBIENT
+    return Verb(run=run, parameters=names, writes=writes, page=page)
+
+
+def _for_each_id(name: str) -> Verb:
+    def run(s: Session, /, *, ids: list[UUID]) -> Sequence[Row]:
+        return s.each(name, id=bytes_of(ids))
+
+    return Verb(run=run, parameters=frozenset({"ids"}), writes=False)
+
+
+_list = msgspec.json.decode
+
+
+def _uuid(value: bytes) -> UUID:
+    return UUID(bytes=value)
+
+
+VERBS: dict[str, Verb] = {
+    # enqueue
+    "intern_lane": _procedure(lanes.intern_lane),
+    "accept": _procedure(enqueue.accept),
+    "known": _procedure(enqueue.known, writes=False),
+    "key_holders": _procedure(keys.key_holders, writes=False),
+    # work
+    "register": _statement("register", writes=True),
+    "cancel_requested": _for_each_id("cancel_requested"),
+    "sign_off": _statement("sign_off", writes=True),
+    "lane_change": _statement("lane_change"),
+    "lanes": _statement("lanes", {4: _list, 5: _list}),
+    "claim": _procedure(claim.claim),
+    "claimed": _procedure(claim.claimed, writes=False),
+    "repair": _statement("repair", writes=True),
+    "repair_leases": _procedure(settle.repair_leases),
+    "renew": _procedure(claim.renew),
+    "settle": _procedure(settle.settle),
+    "settled": _procedure(settle.settled, writes=False),
+    "refuse": _procedure(settle.refuse),
+    "progress": _procedure(flow.progress),
+    # flow
+    "record": _procedure(flow.record),
+    "steps": _statement("steps"),
+    "signals": _statement("signals"),
+    "wakes": _statement("wakes"),
+    "saved": _statement("saved"),
+    "send_signal": _procedure(flow.send_signal),
+    "wake_up": _procedure(later.wake_up),
+    # upkeep
+    "promote": _procedure(later.promote),
+    "lapsed": _procedure(upkeep.lapsed, writes=False),
+    "expire": _procedure(upkeep.expire),
+    "sweep_wakes": _procedure(later.sweep_wakes),
+    "mark_stale": _procedure(upkeep.mark_stale),
+    "cleanup": _procedure(upkeep.cleanup),
+    # steer
+    "request_cancel": _procedure(steer.request_cancel),
+    "withdraw": _procedure(steer.withdraw),
+    "retry": _procedure(steer.retry),
+    "discard": _procedure(upkeep.discard),
+    "pause": _procedure(steer.pause),
+    "set_limit": _procedure(steer.set_limit),
+    # views
+    "get": _procedure(views.get, writes=False),
+    "result": _statement("result"),
+    "attempts": _statement("attempts"),
+    "list_tasks": _procedure(views.list_tasks, page=True),
+    "list_ready": _procedure(views.list_ready, page=True),
+    "list_scheduled": _procedure(views.list_scheduled, page=True),
+    "list_blocked": _statement("list_blocked", {0: _uuid}, page=True),
+    "list_waiting": _statement("list_waiting", {0: _uuid}, page=True),
+    "list_running": _statement("list_running", {0: _uuid}, page=True),
+    "list_ended": _procedure(views.list_ended, page=True),
+    "events": _procedure(views.events, page=True),
+    "writers": _procedure(views.writers, page=True),
+    "queue_loads": _procedure(views.queue_loads, page=True),
+    "leases": _statement("leases", page=True),
+    "workers": _statement("workers", {5: _list, 6: _list, 7: _list}, page=True),
+    "dead_letter_groups": _statement("dead_letter_groups", page=True),
+}

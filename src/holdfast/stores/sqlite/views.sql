@@ -1,0 +1,211 @@
+-- name: task.get
+select
+  t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
+  t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
+  t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error
+from task_state t
+where t.id = :id
+
+-- name: result
+select o.state, o.result, o.error_type, o.error, o.detail
+from outcome o
+where o.id = :id
+
+-- name: attempts
+select
+  x.fence, x.worker, k.name, x.started_at, x.ended_at, x.ended, x.ended_by, x.error_type, x.error, x.detail
+from (
+  select a.fence, a.worker, a.started_at, a.ended_at, a.ended, a.ended_by, a.error_type, a.error, a.detail, a.seq
+  from attempt a
+  where a.id = :id
+  union all
+  select o.fence, o.worker, o.started_at, o.finished_at, o.state, o.ended_by, o.error_type, o.error, o.detail, o.seq
+  from outcome o
+  where o.id = :id
+  union all
+  select e.fence, e.worker, e.started_at, null, null, null, null, null, null, null
+  from lease e
+  where e.id = :id
+) x
+left join worker k on k.id = x.worker
+order by x.fence, x.seq nulls last
+
+-- name: list.tasks
+select t.id
+from task t
+where t.lane = :lane and t.id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff')
+order by t.id desc
+limit :limit
+
+-- name: list.ready
+select r.id, r.np, r.seq
+from ready r
+where r.lane = :lane and (r.np, r.seq) > (:np, :seq)
+order by r.np, r.seq
+limit :limit
+
+-- name: list.scheduled
+select w.id, w.run_at
+from later w
+where w.waiting is null
+  and (w.run_at, w.id) > (coalesce(:run_at, -1), coalesce(:id, x''))
+  and w.lane in (select a.value from json_each(:lanes) a)
+order by w.run_at, w.id
+limit :limit
+
+-- name: list_blocked
+select b.id, b.pool, b.key, b.np, b.seq
+from blocked b
+where b.lane in (select a.value from json_each(:lanes) a)
+  and (b.pool, b.key, b.np, b.seq) > (:pool, :key, :np, :seq)
+order by b.pool, b.key, b.np, b.seq
+limit :limit
+
+-- name: list_waiting
+select w.id
+from later w
+where w.waiting is not null
+  and w.lane in (select a.value from json_each(:lanes) a)
+  and w.id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff')
+order by w.id desc
+limit :limit
+
+-- name: list_running
+select e.id
+from lease e
+where e.lane in (select a.value from json_each(:lanes) a)
+  and e.id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff')
+order by e.id desc
+limit :limit
+
+-- name: list.done
+select o.id, o.seq
+from outcome o
+cross join task t on t.id = o.id
+where o.state = 'done'
+  and o.seq < :before
+  and t.lane in (select a.value from json_each(:lanes) a)
+order by o.seq desc
+limit :limit
+
+-- "<> 'done'" leads to the index of the few that were not
+-- name: list.undone
+select o.id, o.seq
+from outcome o
+cross join task t on t.id = o.id
+where o.state = :state
+  and o.state <> 'done'
+  and o.seq < :before
+  and t.lane in (select a.value from json_each(:lanes) a)
+order by o.seq desc
+limit :limit
+
+-- name: events.ended
+select o.seq, o.state, o.id, o.fence, o.worker, o.ended_by, o.finished_at, o.error, null
+from outcome o
+where o.seq > :after
+order by o.seq
+limit :limit
+
+-- name: events.attempts
+select a.seq, a.ended, a.id, a.fence, a.worker, a.ended_by, a.ended_at, a.error, null
+from attempt a
+where a.seq > :after
+order by a.seq
+limit :limit
+
+-- name: events.refusals
+select r.seq, 'refused', r.id, r.fence, null, null, r.at, null, r.verb
+from refusal r
+where r.seq > :after
+order by r.seq
+limit :limit
+
+-- Numbers of the queues, each from at most cap rows: what is ready of each queue, and what is
+-- blocked, later or failed of all of them together.
+-- name: loads.queues
+select q.name, q.paused
+from queue q
+order by q.name
+
+-- name: loads.ready
+select :queue, count(*)
+from (
+  select 1 from lane l cross join ready r on r.lane = l.id where l.queue = :queue limit :cap
+)
+
+-- name: loads.scheduled
+select l.queue, sum(x.waiting is null), count(*)
+from (
+  select w.lane, w.waiting from later w where w.run_at < 9223372036854775807 order by w.run_at limit :cap
+) x
+join lane l on l.id = x.lane
+group by l.queue
+
+-- name: loads.waiting
+select l.queue, count(*)
+from (select w.lane from later w where w.waiting is not null order by w.id limit :cap) x
+join lane l on l.id = x.lane
+group by l.queue
+
+-- name: loads.blocked
+select l.queue, count(*)
+from (select b.lane from blocked b limit :cap) x
+join lane l on l.id = x.lane
+group by l.queue
+
+-- name: loads.held
+select l.queue, count(*), sum(e.boot <> :boot or e.boot_end < :boot_now)
+from lease e
+join lane l on l.id = e.lane
+group by l.queue
+
+-- name: loads.failed
+select l.queue, count(*)
+from (
+  select o.id from outcome o where o.state = 'failed' and o.state <> 'done' order by o.seq desc limit :cap
+) x
+cross join task t on t.id = x.id
+cross join lane l on l.id = t.lane
+group by l.queue
+
+-- name: loads.oldest
+select l.queue, (:now - min(t.created_at)) / 1e6
+from lane l
+cross join task t on t.id = (
+  select r.id from ready r where r.lane = l.id order by r.np, r.seq limit 1
+)
+group by l.queue
+
+-- name: leases
+select
+  e.id, l.type, l.queue, e.worker, k.name, e.fence, e.tries, e.started_at, e.lease_timeout,
+  case when e.boot = :boot then e.boot_end - :boot_now else min(e.lease_timeout - :now, 0) end / 1e6
+from lease e
+join lane l on l.id = e.lane
+left join worker k on k.id = e.worker
+where not :lapsed or e.boot <> :boot or e.boot_end < :boot_now
+order by e.lease_timeout
+limit :limit
+
+-- name: workers
+select
+  w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.slots, w.active, w.status,
+  w.started_at, w.last_heartbeat
+from worker w
+order by w.started_at, w.id
+
+-- name: dead_letter_groups
+select l.type, o.error_type, min(o.error), count(*), max(o.finished_at)
+from (
+  select x.id, x.error_type, x.error, x.finished_at
+  from outcome x
+  where x.state = 'failed' and x.state <> 'done'
+  order by x.seq desc
+  limit :cap
+) o
+join task t on t.id = o.id
+join lane l on l.id = t.lane
+group by l.type, o.error_type
+order by count(*) desc, l.type, o.error_type nulls last
+limit :limit
