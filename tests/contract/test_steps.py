@@ -1,0 +1,122 @@
+"""Steps: a recorded step comes back byte for byte, and never changes."""
+
+import pytest
+
+from holdfast.errors import InvalidInput, JournalConflict, PayloadRefused
+from holdfast.ids import new_id
+from holdfast.store import Journal, Step
+from tests.contract.acts import claim_one, finish, put_one, retry
+
+A = Step(position=1, name="fetch", value=b'{"n":\x00\xff1}')
+B = Step(position=2, name="store", kind="child", value=None)
+C = Step(position=10, name="send", value=b"")
+
+
+async def _held(store):
+    id = await put_one(store)
+    return id, (await claim_one(store)).lease
+
+
+async def test_a_task_begins_with_an_empty_journal(store):
+    id = await put_one(store)
+    assert await store.journal(id) == Journal(steps=[], signals=[], wakes=[])
+
+
+async def test_steps_come_back_byte_for_byte_in_their_order(store):
+    id, lease = await _held(store)
+    await store.record(lease, [C, A])
+    await store.record(lease, [B])
+    assert (await store.journal(id)).steps == [A, B, C]
+
+
+async def test_steps_outlive_the_attempt(store):
+    id, lease = await _held(store)
+    await store.record(lease, [A])
+    await store.settle([(lease, retry())])
+    second = (await claim_one(store)).lease
+    await store.record(second, [B])
+    assert (await store.journal(id)).steps == [A, B]
+
+
+async def test_recording_the_same_again_is_accepted_and_writes_nothing(store, dump):
+    _, lease = await _held(store)
+    await store.record(lease, [A, B])
+    before = await dump()
+    await store.record(lease, [A, B])
+    await store.record(lease, [B])
+    assert await dump() == before
+
+
+async def test_the_same_again_may_come_with_more(store):
+    id, lease = await _held(store)
+    await store.record(lease, [A])
+    await store.record(lease, [A, B])
+    assert (await store.journal(id)).steps == [A, B]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Step(position=1, name="fetch", value=b"2"),
+        Step(position=1, name="fetch", value=None),
+        Step(position=1, name="other", value=A.value),
+        Step(position=1, name="fetch", kind="child", value=A.value),
+    ],
+    ids=["value", "no value", "name", "kind"],
+)
+async def test_another_value_at_a_recorded_position_is_refused(store, dump, other):
+    id, lease = await _held(store)
+    await store.record(lease, [A])
+    signal = new_id()
+    await store.send_signal(id, signal, "go", b"1")
+    wakes = (await store.journal(id)).wakes
+    before = await dump()
+    with pytest.raises(JournalConflict, match="step 1") as refused:
+        await store.record(lease, [C, other], consumed=[signal], seen=wakes)
+    assert refused.value.positions == (1,)
+    assert await dump() == before
+
+
+async def test_two_values_for_one_position_are_refused(store, dump):
+    _, lease = await _held(store)
+    before = await dump()
+    with pytest.raises(InvalidInput, match="position 1"):
+        await store.record(lease, [A, Step(position=1, name="fetch", value=b"2")])
+    assert await dump() == before
+
+
+async def test_journals_are_their_tasks_own(store):
+    first, one = await _held(store)
+    second, two = await _held(store)
+    await store.record(one, [A])
+    await store.record(two, [Step(position=1, name="other", value=b"2")])
+    assert (await store.journal(first)).steps == [A]
+    assert [s.value for s in (await store.journal(second)).steps] == [b"2"]
+
+
+async def test_a_value_that_is_too_large_is_refused(store, dump):
+    _, lease = await _held(store)
+    before = await dump()
+    with pytest.raises(PayloadRefused, match="over the limit"):
+        await store.record(lease, [A, Step(position=2, name="b", value=b" " * (1024 * 1024 + 1))])
+    assert await dump() == before
+
+
+@pytest.mark.parametrize("field", ["name", "kind"])
+@pytest.mark.parametrize("text", ["", "NUL \0", "half \ud800"], ids=repr)
+async def test_names_that_no_database_can_hold_are_refused(store, dump, field, text):
+    _, lease = await _held(store)
+    before = await dump()
+    with pytest.raises(InvalidInput, match=f"step {field}"):
+        await store.record(lease, [Step(**{"position": 1, "name": "a", field: text})])
+    assert await dump() == before
+
+
+async def test_many_steps_are_recorded_at_once(store):
+    id, lease = await _held(store)
+    steps = [Step(position=n, name=f"s{n}", value=str(n).encode()) for n in range(500)]
+    await store.record(lease, steps)
+    assert (await store.journal(id)).steps == steps
+    await store.settle([(lease, retry())])
+    await finish(store, await claim_one(store))
+    assert (await store.journal(id)).steps == steps

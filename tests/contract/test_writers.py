@@ -1,0 +1,91 @@
+"""Events while writers are in flight, which only PostgreSQL has: a late commit is not skipped."""
+
+import asyncpg
+import pytest
+
+from holdfast.ids import new_grant
+from holdfast.stores import views
+from holdfast.stores.sql import SqlStore
+from tests.contract.acts import claim_one, finish, put, put_one
+
+ONLY = "postgres"
+
+
+async def _write_event(conn: asyncpg.Connection, keeper, id) -> None:
+    await conn.execute(
+        f"insert into {keeper.schema}.refusal (id, grant_id, fence, verb, at) "
+        "values ($1, $2, 1, 'renew', now())",
+        id,
+        new_grant(),
+    )
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch):
+    monkeypatch.setattr(views, "_PATIENCE", 3)
+
+
+async def test_a_late_commit_is_not_skipped(store, keeper):
+    id = await put_one(store)
+    async with keeper.transaction(keep=True) as conn:
+        await _write_event(conn, keeper, id)
+        await finish(store, await claim_one(store))
+        assert await store.events() == []
+    assert [e.kind for e in await store.events()] == ["refused", "done"]
+
+
+async def test_what_came_before_the_gap_is_answered(store, keeper):
+    first, second = await put_one(store), await put_one(store)
+    await finish(store, await claim_one(store))
+    async with keeper.transaction(keep=True) as conn:
+        await _write_event(conn, keeper, second)
+        await finish(store, await claim_one(store))
+        seen = await store.events()
+    assert [e.task for e in seen] == [first]
+    assert [e.kind for e in await store.events(after=seen[-1].seq)] == ["refused", "done"]
+
+
+async def test_a_number_that_was_rolled_back_holds_up_nobody(store, keeper):
+    id = await put_one(store)
+    async with keeper.transaction(keep=False) as conn:
+        await _write_event(conn, keeper, id)
+    await finish(store, await claim_one(store))
+    assert [e.kind for e in await store.events()] == ["done"]
+
+
+class AfterTheLook:
+    """A driver that lets something happen after the first look at the open writers."""
+
+    def __init__(self, driver, act) -> None:
+        self._driver, self._act = driver, act
+
+    async def call(self, verb, /, **parameters):
+        rows = await self._driver.call(verb, **parameters)
+        if verb == "writers" and self._act:
+            act, self._act = self._act, None
+            await act()
+        return rows
+
+    def __getattr__(self, name):
+        return getattr(self._driver, name)
+
+
+async def test_a_writer_that_comes_after_the_look_at_the_others_is_not_skipped(store, keeper):
+    ids = await put(store, 4)
+    slow, late = [keeper.transaction(keep=True) for _ in range(2)]
+
+    async def write(id) -> None:
+        async with keeper.transaction(keep=True) as conn:
+            await _write_event(conn, keeper, id)
+
+    async def others_come() -> None:
+        await slow.__aexit__(None, None, None)
+        await _write_event(await late.__aenter__(), keeper, ids[2])
+        await write(ids[3])
+
+    await _write_event(await slow.__aenter__(), keeper, ids[0])
+    await write(ids[1])
+    seen = await SqlStore(AfterTheLook(keeper.driver, others_come)).events()
+    assert [e.task for e in seen] == ids[:2]
+    await late.__aexit__(None, None, None)
+    assert [e.task for e in await store.events(after=seen[-1].seq)] == ids[2:]

@@ -1,0 +1,165 @@
+"""How PostgreSQL runs the hot path: always by the same indexes, whatever the statistics say."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from holdfast.ids import new_id
+from holdfast.store import TaskFilter
+from holdfast.stores.sql import SqlStore
+from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.limits import Limit
+from holdfast.tasks.task import Draft, Failure, Lease, TaskStatus
+from tests.plans.explained import Explained, Look
+from tests.servers import AnyPostgres, fresh_database
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TASKS = 3000
+FINISHED = """
+with task as (
+  insert into holdfast.task (id, lane, np, payload)
+  select gen_random_uuid(), (select min(id) from holdfast.lane), 0, 'null'
+  from generate_series(1, 30000)
+  returning id
+)
+insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by)
+select id, now(), 1, 1, (array['done', 'failed', 'cancelled'])[1 + random() * 2], 'holder' from task
+"""
+LEASE = timedelta(minutes=5)
+BIG = {"task", "ready", "outcome"}
+DONE = Settlement(verdict=Verdict.DONE, result=b"null")
+RETRY = Settlement(
+    verdict=Verdict.RETRY,
+    failure=Failure(type="Again", message="again"),
+    delay=timedelta(minutes=1),
+)
+
+
+class Bench:
+    """A filled store whose plans can be looked at."""
+
+    def __init__(self, driver: Explained, conn: asyncpg.Connection) -> None:
+        self.driver, self.conn = driver, conn
+        self.store = SqlStore(driver, share_commits=False)
+
+    async def claim(self, want: int = 200) -> list[Lease]:
+        lanes = list((await self.store.lanes())[1])
+        self.driver.take()
+        answer = await self.store.claim(worker=1, lanes=lanes, want=want, lease=LEASE)
+        assert len(answer.tasks) == want
+        return [task.lease for task in answer.tasks]
+
+
+@pytest.fixture(scope="module", params=["taken while empty", "up to date", "never taken"])
+def statistics(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def url(postgres_current: AnyPostgres, statistics: str) -> Iterator[str]:
+    with fresh_database(postgres_current) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(url: str, statistics: str) -> AsyncIterator[Bench]:
+    """Three thousand tasks beside many finished, and statistics of one kind or another."""
+    conn = await asyncpg.connect(url)
+    driver = Explained(url, conn)
+    bench = Bench(driver, conn)
+    await driver.migrate()
+    for (table,) in await conn.fetch(
+        "select tablename from pg_tables where schemaname = 'holdfast'"
+    ):
+        await conn.execute(f"alter table holdfast.{table} set (autovacuum_enabled = off)")
+    if statistics == "taken while empty":
+        await conn.execute("vacuum analyze")
+    await bench.store.limit("type", "gated", Limit(max_running=10_000))
+    types = ["free", "gated", "other"]
+    await bench.store.enqueue([Draft(id=new_id(), type=types[n % 3]) for n in range(TASKS)])
+    for _ in range(3):
+        leases = await bench.claim()
+        await bench.store.settle([(lease, DONE) for lease in leases])
+    await conn.execute(FINISHED)
+    if statistics == "up to date":
+        await conn.execute("vacuum analyze")
+    await driver.start()
+    yield bench
+    await driver.close()
+    await conn.close()
+
+
+def scans(looks: list[Look]) -> list[Look]:
+    """Looks that read a big table whole."""
+    return [look for look in looks if look.table in BIG and look.how == "Seq Scan"]
+
+
+def indexes(looks: list[Look], table: str) -> set[str | None]:
+    return {look.index for look in looks if look.table == table and look.how != "Tid Scan"}
+
+
+async def test_a_claim_peeks_and_takes_by_the_order_of_its_lanes(bench: Bench) -> None:
+    await bench.claim()
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "ready") == {"ready_order"}
+    assert indexes(looks, "task") == {"task_pkey"}
+    assert sum(look.index == "ready_order" for look in looks) >= 2, "the peek and the take"
+
+
+async def test_a_settle_finds_leases_and_tasks_by_their_keys(bench: Bench) -> None:
+    leases = await bench.claim()
+    bench.driver.take()
+    await bench.store.settle([(lease, DONE) for lease in leases[:100]])
+    done = bench.driver.take()
+    await bench.store.settle([(lease, RETRY) for lease in leases[100:]])
+    mixed = bench.driver.take()
+    for looks in (done, mixed):
+        assert scans(looks) == []
+        assert indexes(looks, "lease") == {"lease_pkey"}
+        assert indexes(looks, "task") <= {"task_pkey"}
+    assert indexes(mixed, "task") == {"task_pkey"}
+
+
+async def test_a_refused_settle_looks_by_keys_too(bench: Bench) -> None:
+    leases = await bench.claim()
+    await bench.store.settle([(lease, DONE) for lease in leases])
+    bench.driver.take()
+    assert not await bench.store.settle([(lease, DONE) for lease in leases])
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "outcome") == {"outcome_pkey"}
+
+
+async def test_a_renewal_finds_its_leases_by_their_keys(bench: Bench) -> None:
+    leases = await bench.claim()
+    bench.driver.take()
+    assert not (await bench.store.renew(leases, LEASE)).lost
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "lease") == {"lease_pkey"}
+    assert indexes(looks, "task") == {"task_pkey"}
+
+
+@pytest.mark.parametrize("status", [None, *TaskStatus])
+async def test_no_list_reads_a_big_table_whole(bench: Bench, status: TaskStatus | None) -> None:
+    await bench.claim(20)
+    bench.driver.take()
+    page = await bench.store.list_tasks(TaskFilter(status=status), limit=50)
+    await bench.store.list_tasks(TaskFilter(status=status), limit=50, cursor=page.next)
+    assert scans(bench.driver.take()) == []
+
+
+async def test_a_task_is_got_by_its_key(bench: Bench) -> None:
+    (lease,) = await bench.claim(1)
+    bench.driver.take()
+    await bench.store.get(lease.task)
+    await bench.store.attempts(lease.task)
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "task") == {"task_pkey"}
+    assert indexes(looks, "outcome") == {"outcome_pkey"}

@@ -1,0 +1,53 @@
+"""How SQLite runs every named statement: none reads a big table whole."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import apsw
+import pytest
+
+from holdfast.stores import queries
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sqlite.driver import SqliteDriver
+
+STATEMENTS = queries.load(files("holdfast.stores.sqlite"))
+_NAMED = re.compile(r"\b(?:from|join|update|into)\s+(task|ready|outcome)\b(?:\s+(?:as\s+)?(\w+))?")
+_SCAN = re.compile(r"SCAN (\w+)(.*)")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    path = str(tmp_path_factory.mktemp("plans") / "plans.db")
+    asyncio.run(migrate(path))
+    connection = apsw.Connection(path)
+    yield connection
+    connection.close()
+
+
+async def migrate(path: str) -> None:
+    store = SqlStore(SqliteDriver(path))
+    await store.migrate()
+    await store.close()
+
+
+def scans(database: apsw.Connection, name: str) -> Iterator[str]:
+    """The steps of a statement's plan that read a big table from its beginning."""
+    sql = STATEMENTS[name]
+    big = {word for found in _NAMED.findall(sql.lower()) for word in found if word}
+    unbound = dict.fromkeys(queries.parameters(sql))
+    for *_, step in database.execute(f"explain query plan {sql}", unbound):
+        found = _SCAN.match(step)
+        if found and found[1] in big:
+            yield step
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+def test_no_statement_reads_a_big_table_whole(database: apsw.Connection, name: str) -> None:
+    assert list(scans(database, name)) == []
+
+
+def test_a_scan_would_be_seen(database: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STATEMENTS, "bad", "select t.id from task t where t.payload = :payload")
+    assert list(scans(database, "bad")) == ["SCAN t"]
