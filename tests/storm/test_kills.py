@@ -216,7 +216,7 @@ def test_killed_and_stopped_workers_lose_and_double_nothing(place: str, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_figure_to_hold(place: str, tmp_path: Path) -> None:
     storm = rage(place, tmp_path, tasks=100_000, kills=200, stops=40, lease=2.0)
     judge(storm, 100_000)
