@@ -47,11 +47,11 @@ async def sqlite_store(folder: Path) -> AsyncIterator[SqlStore]:
             await store.close()
 
 
-async def drain_postgres(url: str) -> float:
+async def drain_postgres(url: str, in_flight: int) -> float:
     async with postgres_store(url) as store:
         await fill(store, TASKS)
         await _execute(url, "vacuum analyze holdfast.ready", "checkpoint")
-        return await drain(store, TASKS)
+        return await drain(store, TASKS, in_flight)
 
 
 async def drain_sqlite(folder: Path) -> float:
@@ -76,13 +76,16 @@ async def enqueue_in_bulk(url: str) -> float:
         return TASKS / await spent(work)
 
 
-async def copy_into_one_table(url: str) -> float:
-    """The same rows into one table with their primary key."""
+async def copy_into_one_table(url: str, order: bool) -> float:
+    """The same rows into one table with their key and, as a queue in one table needs it, their
+    order."""
     async with postgres_store(url):
         conn = await asyncpg.connect(url)
         await conn.execute("create table holdfast.copied (like holdfast.task, primary key (id))")
         await conn.execute("alter table holdfast.copied alter created_at set default now()")
         await conn.execute("alter table holdfast.copied alter cancel_requested set default false")
+        if order:
+            await conn.execute("create index on holdfast.copied (lane, np, id)")
         parts = [drafts(20_000) for _ in range(3)]
 
         async def work() -> None:
@@ -117,15 +120,27 @@ async def on_postgres(url: str, others: list[str]) -> list[Ratio]:
     ratios = [
         await compare(
             "PostgreSQL: claim + settle, to floor_postgres (1 client)",
-            functools.partial(drain_postgres, url),
+            functools.partial(drain_postgres, url, 2),
             functools.partial(floor_postgres.main, url, 1, TASKS),
             least=0.6,
         ),
         await compare(
+            "PostgreSQL: the same, one batch after the other",
+            functools.partial(drain_postgres, url, 1),
+            functools.partial(floor_postgres.main, url, 1, TASKS),
+            least=0.45,
+        ),
+        await compare(
             "PostgreSQL: enqueue in bulk, to COPY into one table",
             functools.partial(enqueue_in_bulk, url),
-            functools.partial(copy_into_one_table, url),
+            functools.partial(copy_into_one_table, url, order=True),
             least=0.4,
+        ),
+        await compare(
+            "PostgreSQL: the same, to COPY into one table without order",
+            functools.partial(enqueue_in_bulk, url),
+            functools.partial(copy_into_one_table, url, order=False),
+            least=0.3,
         ),
     ]
     async with postgres_store(url) as store:

@@ -26,17 +26,25 @@ async def fill(store: Store, count: int) -> None:
         await store.enqueue(drafts(min(20_000, count - start)))
 
 
-async def drain(store: Store, count: int) -> float:
-    """Claim and settle `count` no-op tasks in batches; tasks per second."""
+async def drain(store: Store, count: int, in_flight: int = 2) -> float:
+    """Claim and settle `count` no-op tasks in batches; tasks per second.
+
+    A worker claims its next batch while the last one is written: two are in flight.
+    """
     _, lanes = await store.lanes()
     worker, done = new_worker_id(), 0
+
+    async def cycle() -> None:
+        nonlocal done
+        while done < count:
+            answer = await store.claim(worker=worker, lanes=list(lanes), want=BATCH, lease=LEASE)
+            refused = await store.settle([(task.lease, DONE) for task in answer.tasks])
+            assert not refused
+            done += len(answer.tasks)
+
     start = time.perf_counter()
-    while done < count:
-        answer = await store.claim(worker=worker, lanes=list(lanes), want=BATCH, lease=LEASE)
-        refused = await store.settle([(task.lease, DONE) for task in answer.tasks])
-        assert answer.tasks
-        assert not refused
-        done += len(answer.tasks)
+    await asyncio.gather(*(cycle() for _ in range(in_flight)))
+    assert done == count
     return done / (time.perf_counter() - start)
 
 

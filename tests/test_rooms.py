@@ -96,7 +96,7 @@ def sql_functions(text: str) -> dict[str, str]:
     return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
 
-SQL_ROOMS = {"holdfast.clock", "holdfast.new_id"}
+SQL_ROOMS = {"holdfast.clock", "holdfast.statement_clock", "holdfast.new_id"}
 OUR_NOW = re.compile(r"\bnow\(\)")  # on SQLite a function of ours, which asks the store's clock
 
 

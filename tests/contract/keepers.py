@@ -92,6 +92,8 @@ class PostgresKeeper:
             insert into {self.schema}.test_clock values (clock_timestamp());
             create or replace function {self.schema}.clock() returns timestamptz
             language sql as 'select at from {self.schema}.test_clock';
+            create or replace function {self.schema}.statement_clock() returns timestamptz
+            stable language sql as 'select at from {self.schema}.test_clock';
             """
         )
         tables = [

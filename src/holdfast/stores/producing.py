@@ -19,6 +19,14 @@ __all__ = ["Producing"]
 
 MOST_DRAFTS = 100_000
 _PARTS = attrgetter("queue", "type", "version", "tags", "requires", "tenant")
+_WISHES = attrgetter(
+    "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "parent"
+)
+_NO_WISHES = (None,) * 8
+_REST = (
+    "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
+    "while_pendings", "concurrency_keys", "parents",
+)  # fmt: skip
 
 
 class Producing(Base):
@@ -111,6 +119,8 @@ class Producing(Base):
 
     async def _lanes_of(self, drafts: Sequence[Draft], conn: Any) -> list[int]:
         parts = list(map(_PARTS, drafts))
+        if parts.count(parts[0]) == len(parts):
+            return [await self._intern(drafts[0].lane, conn)] * len(parts)
         first = dict(zip(reversed(parts), reversed(drafts), strict=True))
         ids = {part: await self._intern(draft.lane, conn) for part, draft in first.items()}
         return [ids[part] for part in parts]
@@ -140,12 +150,17 @@ class Producing(Base):
 
 def _columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
     """One list per column; None where nobody asked for it."""
-    keys = _column(drafts, "key")
-    return {
+    columns = {
         "ids": [draft.id for draft in drafts],
         "lanes": lanes,
         "nps": [-draft.priority for draft in drafts],
         "payloads": [draft.payload for draft in drafts],
+    }
+    if list(map(_WISHES, drafts)).count(_NO_WISHES) == len(drafts):
+        return {**columns, **dict.fromkeys(_REST)}
+    keys = _column(drafts, "key")
+    return {
+        **columns,
         "max_tries": _max_tries(drafts),
         "policies": _column(drafts, "retry", policy_bytes),
         "delays": _column(drafts, "delay", timedelta.total_seconds),

@@ -13,6 +13,14 @@ returns timestamptz
 language sql
 as 'select clock_timestamp()';
 
+-- The same at the start of the statement: COPY writes page by page only where no default changes
+-- from row to row.
+create function holdfast.statement_clock()
+returns timestamptz
+language sql
+stable
+as 'select statement_timestamp()';
+
 -- What people name -----------------------------------------------------------------------------
 
 create table holdfast.lane (
@@ -88,7 +96,7 @@ create table holdfast.worker (
 create table holdfast.task (
   id uuid primary key,                     -- UUIDv7, made by the client
   parent uuid,
-  created_at timestamptz not null default holdfast.clock(),
+  created_at timestamptz not null default holdfast.statement_clock(),
   run_at timestamptz,                      -- as asked for; null: at once
   expires_at timestamptz,
   lane int not null,
