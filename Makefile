@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 REQUIREMENTS := requirements.txt requirements-dev.txt requirements-uv.txt
 
-.PHONY: setup demo test test-long check bench bench-store simulate mutants permutations ci lock format clean
+.PHONY: setup demo test test-long check bench bench-store simulate mutants ci lock format clean
 .DELETE_ON_ERROR:
 
 setup: .venv/installed  # everything that the other targets need
@@ -48,9 +48,6 @@ simulate: setup
 
 mutants: setup
 	$(BIN)/python -m tests.mutants
-
-permutations: setup  # every order of begin, statement and commit; half an hour
-	$(BIN)/pytest -q -m deep
 
 ci:
 	.ci/run

@@ -80,7 +80,7 @@ async def test_no_order_of_two_verbs_breaks_a_promise(
         await cut_all(house, scene, one, other)
 
 
-@pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.parametrize(("scene", "one", "other"), list(pairs()))
 async def test_nor_does_any_order_of_begin_statement_and_commit(
     house: House, scene: Scene, one: str, other: str
