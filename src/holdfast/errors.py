@@ -5,6 +5,11 @@ HoldfastError
 │   ├── PayloadRefused                 too large, too deep, or not JSON
 │   └── KeyConflict                    the idempotency key belongs to another payload
 ├── UnknownTask (also a LookupError)   no such task here
+├── UnknownType (also a LookupError)   no such function is registered
+├── TaskFailed                         what was awaited failed for good; the error as data
+├── TaskCancelled                      what was awaited, or the task itself, was cancelled
+├── NonRetryable                       raised by a function: another try cannot mend it
+├── Snooze                             raised by a function: call me again later
 ├── LeaseLost                          the lease moved on; what was to be written was not
 ├── JournalConflict                    another value is already recorded for this step
 └── StoreError
@@ -14,6 +19,7 @@ HoldfastError
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 __all__ = [
@@ -22,12 +28,17 @@ __all__ = [
     "JournalConflict",
     "KeyConflict",
     "LeaseLost",
+    "NonRetryable",
     "NotAStore",
     "PayloadRefused",
     "SchemaMismatch",
+    "Snooze",
     "StoreError",
     "StoreUnreachable",
+    "TaskCancelled",
+    "TaskFailed",
     "UnknownTask",
+    "UnknownType",
 ]
 
 
@@ -63,6 +74,44 @@ class UnknownTask(HoldfastError, LookupError):
             f"no such task: {', '.join(map(str, self.ids))}; it was never accepted here, "
             "was discarded, or is past its retention"
         )
+
+
+class UnknownType(HoldfastError, LookupError):
+    """A type that no function is registered for."""
+
+    def __init__(self, type: str, known: Iterable[str]) -> None:
+        self.type, self.known = type, tuple(sorted(known))
+        names = ", ".join(self.known) or "none; import the modules that hold your functions"
+        super().__init__(f"no function is registered as {type!r}; known are: {names}")
+
+
+class TaskFailed(HoldfastError):
+    """A task that failed for good. The original error comes as data, never as its own class."""
+
+    def __init__(self, task: Any, type: str, message: str, traceback: str | None = None) -> None:
+        self.task, self.type, self.message, self.traceback = task, type, message, traceback
+        super().__init__(f"task {task} failed with {type}: {message}")
+
+
+class TaskCancelled(HoldfastError):
+    """A task that was cancelled: it was awaited, or it is the running one and was asked to stop."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        super().__init__(f"task {task} was cancelled")
+
+
+class NonRetryable(HoldfastError):
+    """Raise this where another try cannot help: the task goes straight to the dead letters."""
+
+
+class Snooze(HoldfastError):
+    """Raise this to be called again after `delay` ("30s", seconds, or a timedelta); the attempt
+    is given back."""
+
+    def __init__(self, delay: str | float | timedelta) -> None:
+        self.delay = delay
+        super().__init__(f"snoozed for {delay}")
 
 
 class LeaseLost(HoldfastError):

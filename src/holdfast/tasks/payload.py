@@ -8,13 +8,27 @@ import msgspec
 
 from holdfast.errors import PayloadRefused
 
-__all__ = ["MAX_DEPTH", "MAX_SIZE", "check_payload", "decode", "encode"]
+__all__ = ["MAX_DEPTH", "MAX_SIZE", "check_payload", "convert", "decode", "encode"]
 
 MAX_SIZE = 1024 * 1024
 MAX_DEPTH = 100
 
-_sorted = msgspec.json.Encoder(order="deterministic")  # equal values, equal bytes
-_unsorted = msgspec.json.Encoder()  # for dicts whose keys are not texts
+
+def _dump(value: Any) -> Any:
+    """Models of pydantic, known by what they can do: the library itself is never imported."""
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
+    raise NotImplementedError(f"objects of type {type(value).__name__} have no form as JSON")
+
+
+def _load(kind: Any, value: Any) -> Any:
+    if callable(load := getattr(kind, "model_validate", None)):
+        return load(value)
+    raise NotImplementedError(f"{kind} cannot be read from JSON")
+
+
+_sorted = msgspec.json.Encoder(order="deterministic", enc_hook=_dump)  # equal values, equal bytes
+_unsorted = msgspec.json.Encoder(enc_hook=_dump)  # for dicts whose keys are not texts
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 # A text that never ends reaches to the end, or each quote in it would be looked at anew.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
@@ -48,12 +62,20 @@ def decode(data: bytes, type: Any = Any) -> Any:
     try:
         decoder = _decoders.get(type)
         if decoder is None:
-            decoder = _decoders[type] = msgspec.json.Decoder(type)
+            decoder = _decoders[type] = msgspec.json.Decoder(type, dec_hook=_load)
         return decoder.decode(data)
     except RecursionError:
         raise _too_deep() from None
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise PayloadRefused(f"the stored JSON does not fit {type}: {error}") from None
+
+
+def convert(value: Any, type: Any) -> Any:
+    """What was decoded without a type, as `type` describes it."""
+    try:
+        return msgspec.convert(value, type, dec_hook=_load)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise PayloadRefused(f"{value!r:.80} does not fit {type}: {error}") from None
 
 
 def check_payload(data: bytes) -> bytes:
@@ -83,7 +105,7 @@ def _depth(data: bytes) -> int:
 
 
 def _has_nan(value: Any) -> bool:
-    todo = [msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=False)]
+    todo = [msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=False, enc_hook=_dump)]
     while todo:
         match todo.pop():
             case float() as number if not math.isfinite(number):

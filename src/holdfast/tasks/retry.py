@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Delays are in seconds: `initial_delay`, then times `backoff_factor` each time, at most
     `max_delay`, each moved by up to `jitter` (a share of the delay) in either direction.
     `max_attempts` counts all tries, the first included; None leaves it to the worker's default.
+    `retry_for`: only these errors are tried again, all others fail for good at once. It is not
+    stored: the worker that runs the function knows it from its code.
     """
 
     max_attempts: int | None = None
@@ -24,6 +27,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     backoff_factor: float = 2.0
     max_delay: float = 300.0
     jitter: float = 0.1
+    retry_for: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         faults = []
@@ -37,8 +41,13 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             faults.append(f"backoff_factor must be at least 1, got {self.backoff_factor}")
         if not 0 <= self.jitter <= 1:
             faults.append(f"jitter must be a share from 0 to 1, got {self.jitter}")
+        if not all(isinstance(e, type) and issubclass(e, BaseException) for e in self.retry_for):
+            faults.append(f"retry_for must be a tuple of exceptions, got {self.retry_for!r:.80}")
         if faults:
             raise InvalidInput("retry policy: " + "; ".join(faults))
+
+    def tries_again(self, error: BaseException) -> bool:
+        return not self.retry_for or isinstance(error, self.retry_for)
 
     def delay(self, tries: int, roll: float) -> timedelta:
         """The pause after `tries` tries; `roll` is chance, from 0 to 1."""

@@ -1,0 +1,124 @@
+"""What a running function may know of its attempt and ask of it: `current()`."""
+
+import logging
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from typing import Any, Protocol
+from uuid import UUID, uuid5
+
+from holdfast.errors import HoldfastError, TaskCancelled
+from holdfast.tasks.payload import decode, encode
+from holdfast.tasks.task import Claimed
+
+__all__ = ["Context", "Keeper", "current", "entered", "running"]
+
+logger = logging.getLogger("holdfast.task")
+
+
+class Keeper(Protocol):
+    """Carries out what an attempt asks for: in this process, from a thread, or from a child."""
+
+    def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
+        """Raises `LeaseLost`."""
+        ...
+
+    def saved(self) -> Awaitable[bytes | None]: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+class Context:
+    """One attempt, seen from inside its function."""
+
+    __slots__ = ("_keeper", "cancel_requested", "claimed", "max_tries", "worker_id")
+
+    def __init__(
+        self, claimed: Claimed, keeper: Keeper, *, worker_id: str = "", max_tries: int = 3
+    ) -> None:
+        self.claimed = claimed
+        self._keeper = keeper
+        self.worker_id = worker_id
+        self.max_tries = max_tries
+        self.cancel_requested = claimed.cancel_requested
+
+    @property
+    def task_id(self) -> UUID:
+        return self.claimed.lease.task
+
+    @property
+    def fence(self) -> int:
+        """Only ever grows for a task: hand it to systems outside that can refuse older ones."""
+        return self.claimed.lease.fence
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1 on."""
+        return self.claimed.tries
+
+    @property
+    def type(self) -> str:
+        return self.claimed.lane.type
+
+    @property
+    def queue(self) -> str:
+        return self.claimed.lane.queue
+
+    @property
+    def tenant(self) -> str:
+        return self.claimed.lane.tenant
+
+    @property
+    def parent(self) -> UUID | None:
+        return self.claimed.parent
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Its records carry the task, once `install_structured_logging` was called."""
+        return logger
+
+    def effect_key(self, name: str) -> str:
+        """The same in every attempt of this task: an idempotency key for a system outside."""
+        return str(uuid5(self.task_id, name))
+
+    def check_cancelled(self) -> None:
+        """Raise `TaskCancelled` where somebody asked for it; call it now and then in long loops."""
+        if self.cancel_requested:
+            raise TaskCancelled(self.task_id)
+
+    def progress(
+        self, percent: float, message: str | None = None, *, save: Any = None
+    ) -> Awaitable[None]:
+        """Report how far the work is. What is saved outlives the attempt: see `saved`.
+
+        In a coroutine it is awaited; in a sync function it is written when the call returns.
+        """
+        data = None if save is None else encode(save)
+        return self._keeper.progress(percent, message, data)
+
+    async def saved(self, type: Any = Any) -> Any:
+        """What the last `progress(save=...)` of any attempt of this task saved, or None."""
+        data = await self._keeper.saved()
+        return None if data is None else decode(data, type)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """PostgreSQL: a connection whose transaction also ends the task. It is committed when the
+        function returns, together with its result; rolled back when it raises or lost its lease.
+        """
+        return self._keeper.transaction()
+
+
+running: ContextVar[Context | None] = ContextVar("holdfast_attempt", default=None)
+
+
+def entered() -> Context | None:
+    """The attempt that this code runs in; None outside of one."""
+    return running.get()
+
+
+def current() -> Context:
+    """The attempt that this code runs in."""
+    context = running.get()
+    if context is None:
+        raise HoldfastError("there is no task here: current() works inside a durable function")
+    return context

@@ -1,0 +1,23 @@
+"""How a function is run. Kept by `holdfast.executors`."""
+
+from typing import Any, Protocol
+
+from holdfast.context import Context
+from holdfast.registry import Function
+
+__all__ = ["Executor"]
+
+
+class Executor(Protocol):
+    """Runs calls of durable functions. Being cancelled means: stop it as far as it can be."""
+
+    async def run(self, function: Function[..., Any, Any], context: Context) -> bytes:
+        """Call the function with its task's arguments; answers its result as JSON.
+
+        Raises what the function raised, or `PayloadRefused` where arguments or result do not fit.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop what still runs, as far as it can be stopped."""
+        ...

@@ -1,0 +1,61 @@
+"""The user's `MetricsRecorder` as an observer: one call for each task."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from holdfast.observer import Ended, MetricsRecorder, Observer
+from holdfast.tasks.lifecycle import Verdict
+from holdfast.tasks.task import Claimed, Failure
+
+__all__ = ["Recording"]
+
+KIND = "task"
+
+
+class Recording(Observer):
+    """Calls the recorder by the names of seed 001."""
+
+    def __init__(self, recorder: MetricsRecorder) -> None:
+        self._recorder = recorder
+
+    def claimed(self, tasks: Sequence[Claimed]) -> None:
+        for task in tasks:
+            lane = task.lane
+            self._recorder.task_claimed(queue=lane.queue, step_name=lane.type, kind=KIND)
+
+    def settled(self, ended: Sequence[Ended], refused: frozenset[UUID]) -> None:
+        for end in ended:
+            if end.task.lease.task in refused:
+                continue
+            lane, reason = end.task.lane, _reason(end.settlement.failure)
+            match end.settlement.verdict:
+                case Verdict.DONE:
+                    self._recorder.task_completed(
+                        queue=lane.queue, step_name=lane.type, kind=KIND, duration_s=end.seconds
+                    )
+                case Verdict.RETRY | Verdict.FAILED as verdict:
+                    self._recorder.task_failed(
+                        queue=lane.queue,
+                        step_name=lane.type,
+                        kind=KIND,
+                        reason=reason,
+                        retrying=verdict is Verdict.RETRY,
+                    )
+                    if verdict is Verdict.FAILED:
+                        self._recorder.dead_lettered(
+                            queue=lane.queue, step_name=lane.type, kind=KIND, reason=reason
+                        )
+
+    def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
+        for task in kept:
+            self._recorder.lease_renewed(task_id=str(task), success=True)
+        for task in lost:
+            self._recorder.lease_renewed(task_id=str(task), success=False)
+
+    def renewal_failed(self, held: Sequence[UUID]) -> None:
+        for task in held:
+            self._recorder.lease_renewed(task_id=str(task), success=False)
+
+
+def _reason(failure: Failure | None) -> str:
+    return failure.type if failure else ""

@@ -1,0 +1,121 @@
+"""A call of a function as bytes, checked against the function's own signature. Pure."""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidInput, PayloadRefused
+from holdfast.tasks.payload import convert, decode, encode
+
+__all__ = ["Signature"]
+
+
+class _Arguments(msgspec.Struct):
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+class Signature:
+    """How a function is called. What was a date comes back as a date: by its annotations."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._signature = inspect.signature(function)
+
+    def __str__(self) -> str:
+        return f"{self._function.__name__}{self._signature}"
+
+    def pack(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The call as JSON, the same for equal calls however they are spelled."""
+        bound = self._bind(args, kwargs)
+        payload = encode({"args": list(bound.args), "kwargs": bound.kwargs})
+        self.unpack(payload)  # what the worker could not read is refused here
+        return payload
+
+    def unpack(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """The call again; `PayloadRefused` where it does not fit the function (any more)."""
+        call = decode(payload, _Arguments)
+        args, kwargs = call.args, call.kwargs
+        places = self._places
+        try:
+            if len(args) > len(places):
+                kind = self._rest
+                args = [
+                    *map(convert, args, places),
+                    *(convert(value, kind) for value in args[len(places) :]),
+                ]
+            elif args:
+                args = [
+                    value if kind is Any else convert(value, kind)
+                    for value, kind in zip(args, places, strict=False)
+                ]
+            if kwargs:
+                kinds, others = self._kinds, self._other_kinds
+                kwargs = {name: convert(v, kinds.get(name, others)) for name, v in kwargs.items()}
+            if kwargs or len(args) != len(places) or self._picky:
+                self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise PayloadRefused(f"the stored arguments do not fit {self}: {error}") from None
+        except PayloadRefused as error:
+            raise PayloadRefused(f"arguments of {self}: {error}") from None
+        return args, kwargs
+
+    def value_of(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a call gives as the argument `name`, by default or otherwise."""
+        bound = self._bind(args, kwargs)
+        bound.apply_defaults()
+        return bound.arguments[name]
+
+    def has(self, name: str) -> bool:
+        return name in self._signature.parameters
+
+    def result(self, data: bytes) -> Any:
+        return decode(data, self._hints.get("return", Any))
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidInput(f"{error}; it is called as {self}") from None
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self._function, include_extras=True)
+        except (NameError, TypeError, AttributeError):  # names that only a type checker sees
+            return {}
+
+    def _kind(self, parameter: inspect.Parameter) -> Any:
+        return self._hints.get(parameter.name, Any)
+
+    def _of(self, *kinds: Any) -> list[inspect.Parameter]:
+        return [p for p in self._signature.parameters.values() if p.kind in kinds]
+
+    @cached_property
+    def _places(self) -> list[Any]:
+        found = self._of(inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return [self._kind(parameter) for parameter in found]
+
+    @cached_property
+    def _rest(self) -> Any:
+        found = self._of(inspect.Parameter.VAR_POSITIONAL)
+        return self._kind(found[0]) if found else Any
+
+    @cached_property
+    def _kinds(self) -> dict[str, Any]:
+        named = self._of(inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return {parameter.name: self._kind(parameter) for parameter in named}
+
+    @cached_property
+    def _other_kinds(self) -> Any:
+        found = self._of(inspect.Parameter.VAR_KEYWORD)
+        return self._kind(found[0]) if found else Any
+
+    @cached_property
+    def _picky(self) -> bool:
+        """Whether arguments must be given by name."""
+        return any(p.default is p.empty for p in self._of(inspect.Parameter.KEYWORD_ONLY))
