@@ -1,0 +1,1 @@
+"""A worker: claim, run, rest, drain. Knows its promises only, never a database or a broker."""

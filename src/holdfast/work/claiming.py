@@ -1,0 +1,130 @@
+"""Asking the store for tasks: which lanes, in which turn, and again where an answer was lost."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from holdfast.errors import StoreUnreachable
+from holdfast.ids import new_grant
+from holdfast.store import ClaimAnswer, Working
+from holdfast.tasks.lane import Lane, Serving
+from holdfast.tasks.task import Claimed
+from holdfast.work.holding import Holding
+
+__all__ = ["Claiming", "Found"]
+
+logger = logging.getLogger("holdfast.worker")
+_ASK_AGAIN = (0.0, 0.5, 2.0)  # seconds before each question after a claim whose answer was lost
+
+
+class Found:
+    """What a claim brought; `again`: more may be there, ask at once."""
+
+    __slots__ = ("again", "next_due", "tasks")
+
+    def __init__(self, tasks: list[Claimed], next_due: float | None, again: bool) -> None:
+        self.tasks, self.next_due, self.again = tasks, next_due, again
+
+
+class Claiming:
+    """Knows the lanes that this worker serves. Nothing is taken ahead from a limited lane."""
+
+    def __init__(
+        self,
+        store: Working,
+        holding: Holding,
+        *,
+        worker: int,
+        serving: Callable[[], Serving],
+        lease: timedelta,
+        durable: Callable[[], bool],
+    ) -> None:
+        self._store, self._holding, self._worker, self._lease = store, holding, worker, lease
+        self._serving, self._durable = serving, durable
+        self._known: int | None = None
+        self._lanes: dict[int, Lane] = {}
+        self._free: list[int] = []  # lanes without a limit
+        self.limited: frozenset[Lane] = frozenset()
+        self._after: int | None = None
+        self._turn = itertools.count(1)
+        self._served: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Look the lanes up anew: what this worker serves has changed."""
+        self._known = None
+
+    async def claim(self, now: int, ahead: int) -> Found:
+        """`now` tasks to start at once from all lanes, `ahead` more to be started soon."""
+        if self._known is None:
+            await self._look_up()
+        if not self.limited:
+            return await self._ask(list(self._lanes), now + ahead)
+        found = Found([], None, again=False)
+        if now > 0:
+            found = await self._ask(list(self._lanes), now)
+        if ahead > 0 and len(found.tasks) >= now and self._free:
+            more = await self._ask(self._free, ahead)
+            found = Found(found.tasks + more.tasks, more.next_due, found.again or more.again)
+        return found
+
+    async def _ask(self, lanes: list[int], want: int) -> Found:
+        sent = self._holding.now()
+        answer = await self._answer(lanes, want)
+        self._holding.add((task.lease for task in answer.tasks), sent)
+        self._after = answer.contended
+        if answer.lanes != self._known:
+            await self._look_up()
+            return Found(answer.tasks, answer.next_due, again=True)
+        if len(self._served) or len({lane.tenant for lane in self._lanes.values()}) > 1:
+            for tenant in {task.lane.tenant for task in answer.tasks}:
+                self._served[tenant] = next(self._turn)
+        return Found(answer.tasks, answer.next_due, again=answer.contended is not None)
+
+    async def _answer(self, lanes: list[int], want: int) -> ClaimAnswer:
+        grant = new_grant()
+        try:
+            return await self._store.claim(
+                worker=self._worker,
+                lanes=lanes,
+                want=want,
+                lease=self._lease,
+                grant=grant,
+                turns=self._turns(lanes),
+                after=self._after,
+                durable=self._durable(),
+            )
+        except StoreUnreachable as error:
+            # It may have been granted all the same: what nobody knows of would lapse.
+            for pause in _ASK_AGAIN:
+                await asyncio.sleep(pause)
+                try:
+                    tasks = await self._store.claimed(worker=self._worker, grant=grant)
+                except StoreUnreachable:
+                    continue
+                if tasks:
+                    logger.info("a claim's answer was lost; its %d tasks are found", len(tasks))
+                    return ClaimAnswer(
+                        grant=grant,
+                        tasks=tasks,
+                        contended=None,
+                        full=False,
+                        next_due=None,
+                        lanes=self._known or 0,
+                    )
+            raise error
+
+    def _turns(self, lanes: Sequence[int]) -> list[int] | None:
+        """Tenants in turn: who was served last comes last."""
+        if not self._served:
+            return None
+        return [self._served.get(self._lanes[lane].tenant, 0) for lane in lanes]
+
+    async def _look_up(self) -> None:
+        answer = await self._store.lanes()
+        serving = self._serving()
+        self._known = answer.change
+        self._lanes = {id: lane for id, lane in answer.lanes.items() if serving.serves(lane)}
+        self._free = [id for id in self._lanes if id not in answer.limited]
+        self.limited = frozenset(self._lanes[id] for id in answer.limited & self._lanes.keys())

@@ -1,0 +1,79 @@
+"""The leases that a worker holds, and until when it may be sure of each. Used by two threads."""
+
+import threading
+from collections.abc import Iterable
+from uuid import UUID
+
+from holdfast.clock import Clock
+from holdfast.tasks.task import Lease
+
+__all__ = ["Holding"]
+
+
+class Holding:
+    """Each lease with its deadline: the moment before which it cannot have lapsed.
+
+    Counted from when the claim or the last good renewal was *sent*, in boot time, less a margin
+    in which the work can be stopped.
+    """
+
+    def __init__(self, clock: Clock, lease_seconds: float) -> None:
+        self._clock = clock
+        self._sure = round(lease_seconds * 0.9 * 1_000_000)
+        self._lock = threading.Lock()
+        self._held: dict[UUID, tuple[Lease, int]] = {}
+        self._resting: set[UUID] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def now(self) -> int:
+        return self._clock.boot()
+
+    def add(self, leases: Iterable[Lease], sent: int) -> None:
+        until = sent + self._sure
+        with self._lock:
+            for lease in leases:
+                self._held[lease.task] = (lease, until)
+
+    def drop(self, leases: Iterable[Lease]) -> None:
+        """They were settled, or are gone. A newer grant of the same task stays."""
+        with self._lock:
+            for lease in leases:
+                if (held := self._held.get(lease.task)) and held[0].grant == lease.grant:
+                    del self._held[lease.task]
+                    self._resting.discard(lease.task)
+
+    def rest(self, leases: Iterable[Lease]) -> None:
+        """They are being settled: leave them alone for now."""
+        with self._lock:
+            self._resting.update(lease.task for lease in leases)
+
+    def resume(self, leases: Iterable[Lease]) -> None:
+        with self._lock:
+            self._resting.difference_update(lease.task for lease in leases)
+
+    def renewed(self, leases: Iterable[Lease], sent: int) -> None:
+        until = sent + self._sure
+        with self._lock:
+            for lease in leases:
+                if (held := self._held.get(lease.task)) and held[0].grant == lease.grant:
+                    self._held[lease.task] = (lease, until)
+
+    def leases(self) -> list[Lease]:
+        """Those to be renewed."""
+        with self._lock:
+            resting = self._resting
+            return [lease for task, (lease, _) in self._held.items() if task not in resting]
+
+    def overdue(self) -> list[Lease]:
+        """Those that may lapse any moment: their work must stop."""
+        now = self._clock.boot()
+        with self._lock:
+            return [lease for lease, until in self._held.values() if until <= now]
+
+    def next_deadline(self) -> float | None:
+        """Seconds until the first of them becomes overdue."""
+        with self._lock:
+            first = min((until for _, until in self._held.values()), default=None)
+        return None if first is None else max(0.0, (first - self._clock.boot()) / 1_000_000)
