@@ -26,6 +26,7 @@ __all__ = [
     "Event",
     "Flows",
     "Journal",
+    "Lanes",
     "LeaseView",
     "Page",
     "Producing",
@@ -63,6 +64,18 @@ class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     full: bool
     next_due: float | None
     lanes: int
+
+
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
+    """All lanes by id, as of one state of their change counter.
+
+    `limited`: they pass a limit of their function or queue (how many run, also per key, or a
+    rate); nothing is taken from them before a slot is free.
+    """
+
+    change: int
+    lanes: dict[int, Lane]
+    limited: frozenset[int]
 
 
 class Renewed(msgspec.Struct, frozen=True):
@@ -246,8 +259,8 @@ class Working(Protocol):
 
     async def sign_off(self, worker: int) -> None: ...
 
-    async def lanes(self) -> tuple[int, dict[int, Lane]]:
-        """The lanes' change counter and all lanes, by id."""
+    async def lanes(self) -> Lanes:
+        """Which lanes there are. Ask again when a claim answers another change counter."""
         ...
 
     async def claim(

@@ -9,10 +9,9 @@ import msgspec
 
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.ids import new_grant
-from holdfast.store import ClaimAnswer, Renewed, WorkerRecord
+from holdfast.store import ClaimAnswer, Lanes, Renewed, WorkerRecord
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
-from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
@@ -53,11 +52,11 @@ class Working(Base):
     async def sign_off(self, worker: int) -> None:
         await self._call("sign_off", id=worker)
 
-    async def lanes(self) -> tuple[int, dict[int, Lane]]:
-        # The counter first: a lane that comes in between is looked up twice, never missed.
+    async def lanes(self) -> Lanes:
+        # The counter first: what comes in between is looked up twice, never missed.
         change: int = await self._value("lane_change")
-        await self._look_up_lanes()
-        return change, dict(self._lanes)
+        limited = await self._look_up_lanes()
+        return Lanes(change=change, lanes=dict(self._lanes), limited=limited)
 
     async def claim(
         self,

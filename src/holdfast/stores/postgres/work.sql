@@ -29,7 +29,13 @@ select c.moved
 from holdfast.lane_change c
 
 -- name: lanes
-select l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant
+select
+  l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant,
+  l.gates is not null
+    or exists (
+      select from holdfast.gate g
+      where g.kind = 'type' and g.name = l.type and g.max_per_key is not null
+    )
 from holdfast.lane l
 
 -- name: claim
