@@ -360,6 +360,13 @@ class Upkeep(Protocol):
         """Label workers that were not heard of."""
         ...
 
+    async def take_turn(self, chore: str, every: timedelta) -> bool:
+        """Whether to do this chore now: of all who ask, one hears True once per `every`.
+
+        Whoever asks again after a lost answer hears False: the chore is done a turn later.
+        """
+        ...
+
     async def cleanup(
         self,
         retention: timedelta,

@@ -16,7 +16,7 @@ from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
 
-__all__ = ["Working"]
+__all__ = ["Working", "seconds_of"]
 
 MOST_CLAIMED = 10_000
 _MOST_SLOTS = 1_000_000
@@ -79,7 +79,7 @@ class Working(Base):
             "lanes": list(lanes),
             "turns": None if turns is None else list(turns),
             "want": want,
-            "lease": _seconds("lease", lease),
+            "lease": seconds_of("lease", lease),
             "wait_gate": after,
             "durable": durable,
         }
@@ -107,7 +107,7 @@ class Working(Base):
             "renew",
             ids=[held.task for held in leases],
             grants=[held.grant for held in leases],
-            lease=_seconds("lease", lease),
+            lease=seconds_of("lease", lease),
         )
         kept = {self._driver.uuid(id): cancel for id, cancel in rows}
         lost = [held for held in leases if held.task not in kept]
@@ -289,7 +289,7 @@ def _check(worker: WorkerRecord) -> None:
             )
 
 
-def _seconds(what: str, duration: timedelta) -> float:
+def seconds_of(what: str, duration: timedelta) -> float:
     seconds = duration.total_seconds()
     if not 0 < seconds <= 366 * 86400:
         raise InvalidInput(f"{what} must be longer than nothing and at most a year, got {duration}")

@@ -145,6 +145,15 @@ set status = 'stale'
 where status not in ('stale', 'stopped') and last_heartbeat < :now - :after
 returning id
 
+-- name: chore.take_turn
+-- A turn that lies far ahead was given out before the clock was set back, or `every` was shortened.
+insert into chore (name, next_at)
+values (:chore, :now + :every)
+on conflict (name) do update
+set next_at = excluded.next_at
+where chore.next_at <= :now or chore.next_at > :now + 2 * :every
+returning name
+
 -- name: cleanup.ended
 select o.id
 from outcome o

@@ -115,6 +115,7 @@ VERBS: dict[str, Verb] = {
     "expire": _procedure(upkeep.expire),
     "sweep_wakes": _procedure(later.sweep_wakes),
     "mark_stale": _procedure(upkeep.mark_stale),
+    "take_turn": _procedure(upkeep.take_turn),
     "cleanup": _procedure(upkeep.cleanup),
     # steer
     "request_cancel": _procedure(steer.request_cancel),

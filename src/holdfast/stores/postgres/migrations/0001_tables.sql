@@ -91,6 +91,12 @@ create table holdfast.worker (
   last_heartbeat timestamptz not null
 ) with (fillfactor = 50);
 
+-- What one process does for all: the next turn is free when next_at has come.
+create table holdfast.chore (
+  name text primary key,
+  next_at timestamptz not null
+) with (fillfactor = 50);
+
 -- Tasks ----------------------------------------------------------------------------------------
 
 create table holdfast.task (

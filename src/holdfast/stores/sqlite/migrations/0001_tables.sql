@@ -86,6 +86,12 @@ create table worker (
   last_heartbeat integer not null
 ) strict;
 
+-- What one process does for all: the next turn is free when next_at has come.
+create table chore (
+  name text primary key,
+  next_at integer not null
+) strict, without rowid;
+
 -- Tasks ----------------------------------------------------------------------------------------
 
 create table task (

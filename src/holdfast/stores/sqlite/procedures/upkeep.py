@@ -8,7 +8,7 @@ from holdfast.stores.sqlite.procedures.endings import EXPIRED
 from holdfast.stores.sqlite.procedures.steer import withdraw
 from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
-__all__ = ["cleanup", "discard", "expire", "lapsed", "mark_stale"]
+__all__ = ["cleanup", "discard", "expire", "lapsed", "mark_stale", "take_turn"]
 
 _LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes", "expiry")
 
@@ -35,6 +35,10 @@ def expire(s: Session, *, batch: int) -> list[tuple[int]]:
 
 def mark_stale(s: Session, *, after: float) -> list[tuple[int]]:
     return [(len(s.rows("worker.mark_stale", after=micros(after))),)]
+
+
+def take_turn(s: Session, *, chore: str, every: float) -> list[tuple[Any, ...]]:
+    return s.rows("chore.take_turn", chore=chore, every=micros(every))
 
 
 def cleanup(
