@@ -95,7 +95,11 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of a worker process. `id` is random per start; `name` is for people."""
+    """One start of a worker process. `id` is random per start; `name` is for people.
+
+    `types`: the functions that it knows, as `name` or `name@version`.
+    `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
+    """
 
     id: int
     name: str
@@ -105,9 +109,15 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    priority: int = 0
     slots: int = 1
     active: int = 0
     status: str = "ready"
+    tasks_acquired: int = 0
+    tasks_recovered: int = 0
+    poll_interval: float = 0.0
+    loop_lag: float = 0.0
     started_at: datetime | None = None
     last_heartbeat: datetime | None = None
 
@@ -358,6 +368,13 @@ class Upkeep(Protocol):
 
     async def mark_stale(self, after: timedelta) -> int:
         """Label workers that were not heard of."""
+        ...
+
+    async def forget_workers(
+        self, after: timedelta = timedelta(days=1), *, batch: int = 500
+    ) -> int:
+        """Forget workers that stopped or are stale, were last heard of before that and hold
+        nothing. Their attempts stay, without the worker's name."""
         ...
 
     async def take_turn(self, chore: str, every: timedelta) -> bool:

@@ -55,6 +55,15 @@ class Upkeep(Working):
         marked: int = await self._value("mark_stale", after=after.total_seconds())
         return marked
 
+    async def forget_workers(
+        self, after: timedelta = timedelta(days=1), *, batch: int = 500
+    ) -> int:
+        check_delay("after", after)
+        forgotten: int = await self._value(
+            "forget_workers", after=after.total_seconds(), batch=batch
+        )
+        return forgotten
+
     async def take_turn(self, chore: str, every: timedelta) -> bool:
         name = check_name("chore", chore)
         return bool(await self._call("take_turn", chore=name, every=seconds_of("every", every)))

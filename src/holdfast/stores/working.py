@@ -1,5 +1,6 @@
 """What a worker does. Every write names the lease, and learns whether it still holds."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,13 +14,19 @@ from holdfast.store import ClaimAnswer, Lanes, Renewed, WorkerRecord
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
 from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.names import check_priority
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
 
 __all__ = ["Working", "seconds_of"]
 
 MOST_CLAIMED = 10_000
-_MOST_SLOTS = 1_000_000
+_WHOLE = (
+    ("slots", 1, 1_000_000),
+    ("active", 0, 1_000_000),
+    ("tasks_acquired", 0, 2**63 - 1),
+    ("tasks_recovered", 0, 2**63 - 1),
+)
 
 
 class Working(Base):
@@ -37,9 +44,15 @@ class Working(Base):
             queues=list(worker.queues),
             tags=list(worker.tags),
             capabilities=list(worker.capabilities),
+            types=list(worker.types),
+            priority=worker.priority,
             slots=worker.slots,
             active=worker.active,
             status=worker.status,
+            tasks_acquired=worker.tasks_acquired,
+            tasks_recovered=worker.tasks_recovered,
+            poll_interval=float(worker.poll_interval),
+            loop_lag=float(worker.loop_lag),
         )
 
     async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> frozenset[UUID]:
@@ -281,12 +294,18 @@ def _place(row: Sequence[Any]) -> tuple[int, int]:
 
 
 def _check(worker: WorkerRecord) -> None:
-    for what, number, least in (("slots", worker.slots, 1), ("active", worker.active, 0)):
-        if type(number) is not int or not least <= number <= _MOST_SLOTS:
+    check_priority(worker.priority)
+    for what, least, most in _WHOLE:
+        number = getattr(worker, what)
+        if type(number) is not int or not least <= number <= most:
             raise InvalidInput(
-                f"{what} of a worker must be a whole number from {least} to {_MOST_SLOTS:,}, "
+                f"{what} of a worker must be a whole number from {least} to {most:,}, "
                 f"got {number!r:.80}"
             )
+    for what in ("poll_interval", "loop_lag"):
+        span = getattr(worker, what)
+        if not isinstance(span, float | int) or not 0 <= span < math.inf:
+            raise InvalidInput(f"{what} of a worker must be seconds from 0 on, got {span!r:.80}")
 
 
 def seconds_of(what: str, duration: timedelta) -> float:

@@ -23,6 +23,9 @@ with marked as (
 select count(*)
 from marked
 
+-- name: forget_workers
+select holdfast.forget_workers(:after, :batch)
+
 -- name: take_turn
 -- A turn that lies far ahead was given out before the clock was set back, or `every` was shortened.
 insert into holdfast.chore as c (name, next_at)

@@ -1,15 +1,20 @@
 -- name: register
 insert into holdfast.worker (
-  id, name, host, pid, version, queues, tags, capabilities, slots, active, status, started_at, last_heartbeat
+  id, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
+  tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
 )
 values (
-  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :slots, :active, :status,
-  holdfast.clock(), holdfast.clock()
+  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
+  :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update
 set
   active = excluded.active,
   slots = excluded.slots,
+  tasks_acquired = excluded.tasks_acquired,
+  tasks_recovered = excluded.tasks_recovered,
+  poll_interval = excluded.poll_interval,
+  loop_lag = excluded.loop_lag,
   -- a beat that was under way when the worker signed off does not bring it back
   status = case when worker.status = 'stopped' then 'stopped' else excluded.status end,
   last_heartbeat = excluded.last_heartbeat

@@ -84,9 +84,15 @@ create table holdfast.worker (
   queues text[] not null,
   tags text[] not null,
   capabilities text[] not null,
+  types text[] not null,
+  priority int not null,
   slots int not null,
   active int not null,
   status text not null,
+  tasks_acquired bigint not null,
+  tasks_recovered bigint not null,
+  poll_interval float8 not null,
+  loop_lag float8 not null,
   started_at timestamptz not null,
   last_heartbeat timestamptz not null
 ) with (fillfactor = 50);
