@@ -31,7 +31,7 @@ async def drain(store: Store, count: int, in_flight: int = 2) -> float:
 
     A worker claims its next batch while the last one is written: two are in flight.
     """
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     worker, done = new_worker_id(), 0
 
     async def cycle() -> None:
@@ -65,7 +65,7 @@ async def one_by_one(store: Store, callers: int, seconds: float = 1.5) -> float:
 async def claim_times(stores: list[Store], rounds: int = 40) -> list[list[float]]:
     """Seconds that a claim of 100 takes, on each store in turn."""
     times: list[list[float]] = [[] for _ in stores]
-    lanes = [list((await store.lanes())[1]) for store in stores]
+    lanes = [list((await store.lanes()).lanes) for store in stores]
     for _ in range(rounds):
         for number, store in enumerate(stores):
             start = time.perf_counter()

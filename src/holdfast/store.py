@@ -26,6 +26,7 @@ __all__ = [
     "Event",
     "Flows",
     "Journal",
+    "Lanes",
     "LeaseView",
     "Page",
     "Producing",
@@ -65,6 +66,18 @@ class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int
 
 
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
+    """All lanes by id, as of one state of their change counter.
+
+    `limited`: they pass a limit of their function or queue (how many run, also per key, or a
+    rate); nothing is taken from them before a slot is free.
+    """
+
+    change: int
+    lanes: dict[int, Lane]
+    limited: frozenset[int]
+
+
 class Renewed(msgspec.Struct, frozen=True):
     """Which leases are gone, and which tasks were asked to cancel."""
 
@@ -82,7 +95,11 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of a worker process. `id` is random per start; `name` is for people."""
+    """One start of a worker process. `id` is random per start; `name` is for people.
+
+    `types`: the functions that it knows, as `name` or `name@version`.
+    `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
+    """
 
     id: int
     name: str
@@ -92,9 +109,15 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    priority: int = 0
     slots: int = 1
     active: int = 0
     status: str = "ready"
+    tasks_acquired: int = 0
+    tasks_recovered: int = 0
+    poll_interval: float = 0.0
+    loop_lag: float = 0.0
     started_at: datetime | None = None
     last_heartbeat: datetime | None = None
 
@@ -246,8 +269,8 @@ class Working(Protocol):
 
     async def sign_off(self, worker: int) -> None: ...
 
-    async def lanes(self) -> tuple[int, dict[int, Lane]]:
-        """The lanes' change counter and all lanes, by id."""
+    async def lanes(self) -> Lanes:
+        """Which lanes there are. Ask again when a claim answers another change counter."""
         ...
 
     async def claim(
@@ -345,6 +368,20 @@ class Upkeep(Protocol):
 
     async def mark_stale(self, after: timedelta) -> int:
         """Label workers that were not heard of."""
+        ...
+
+    async def forget_workers(
+        self, after: timedelta = timedelta(days=1), *, batch: int = 500
+    ) -> int:
+        """Forget workers that stopped or are stale, were last heard of before that and hold
+        nothing. Their attempts stay, without the worker's name."""
+        ...
+
+    async def take_turn(self, chore: str, every: timedelta) -> bool:
+        """Whether to do this chore now: of all who ask, one hears True once per `every`.
+
+        Whoever asks again after a lost answer hears False: the chore is done a turn later.
+        """
         ...
 
     async def cleanup(

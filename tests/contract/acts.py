@@ -92,7 +92,7 @@ async def put_one(store: SqlStore, type: str = TYPE, **fields: Any) -> UUID:
 
 async def lanes_of(store: SqlStore, serving: Serving = EVERYTHING) -> list[int]:
     """The lanes that a worker serves."""
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     return [id for id, lane in lanes.items() if serving.serves(lane)]
 
 

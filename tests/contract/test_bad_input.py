@@ -94,12 +94,23 @@ async def test_policies_and_rates_that_make_no_sense_are_refused(make, advice):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"slots": 0}, {"slots": 10**12}, {"slots": 1.5}, {"active": -1}, {"active": 10**12}],
+    [
+        {"slots": 0},
+        {"slots": 10**12},
+        {"slots": 1.5},
+        {"active": -1},
+        {"active": 10**12},
+        {"tasks_acquired": -1},
+        {"tasks_recovered": 2**63},
+        {"priority": 10**6},
+        {"poll_interval": -0.1},
+        {"loop_lag": float("nan")},
+    ],
     ids=repr,
 )
 async def test_workers_that_cannot_be_are_refused(store, dump, fields):
     before = await dump()
     for tell in (store.register, store.beat):
-        with pytest.raises(InvalidInput, match="whole number from"):
+        with pytest.raises(InvalidInput, match=r"whole number from|seconds from 0 on"):
             await tell(WorkerRecord(id=WORKER, name="w", **fields))
     assert await dump() == before

@@ -156,6 +156,33 @@ async def test_workers_that_left_long_ago_are_forgotten(store, clock):
     await finish(store, claimed)
 
 
+async def test_workers_are_forgotten_a_day_after_they_left_and_not_before(store, clock):
+    for id in (WORKER, OTHER, 33, 44):
+        await store.register(WorkerRecord(id=id, name=f"w{id}"))
+    await put_one(store)
+    claimed = await claim_one(store, worker=44, lease=seconds(3 * 86_400))
+    await store.sign_off(WORKER)
+    await store.sign_off(44)
+    await clock.advance(60)
+    await store.beat(WorkerRecord(id=33, name="w33"))
+    await store.mark_stale(seconds(30))
+    await clock.advance(86_330)
+    assert await store.forget_workers() == 0
+    await clock.advance(11)
+    assert await store.forget_workers() == 2
+    assert {w.id: w.status for w in await store.workers()} == {33: "ready", 44: "stopped"}
+    await finish(store, claimed)
+    assert await store.forget_workers() == 1
+
+
+async def test_a_bounded_number_of_workers_is_forgotten_at_a_time(store, clock):
+    for id in range(1, 6):
+        await store.register(WorkerRecord(id=id, name=f"w{id}"))
+        await store.sign_off(id)
+    await clock.advance(11)
+    assert [await store.forget_workers(seconds(10), batch=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
 async def test_a_negative_retention_is_refused(store):
     await put_one(store)
     await finish(store, await claim_one(store))

@@ -1,5 +1,7 @@
 """Leases and workers: renewed by their holder, lost when nobody renews; workers beat."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.errors import InvalidInput
@@ -29,8 +31,14 @@ ME = WorkerRecord(
     queues=("default",),
     tags=("mail",),
     capabilities=("gpu",),
+    types=("shop.orders:charge", "shop.orders:refund@2"),
+    priority=-3,
     slots=8,
     active=2,
+    tasks_acquired=5_000_000_000,
+    tasks_recovered=7,
+    poll_interval=0.5,
+    loop_lag=0.0125,
 )
 
 
@@ -168,10 +176,19 @@ async def test_a_registered_worker_is_listed_as_it_said(store):
 async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(store, clock):
     await store.register(ME)
     await clock.advance(30)
-    await store.beat(WorkerRecord(id=WORKER, name="host-a:17", slots=8, active=5))
+    told: dict[str, Any] = {
+        "slots": 9,
+        "active": 5,
+        "tasks_acquired": 5_000_000_001,
+        "tasks_recovered": 8,
+        "poll_interval": 2.5,
+        "loop_lag": 0.25,
+    }
+    await store.beat(WorkerRecord(id=WORKER, name="host-a:17", **told))
     (found,) = await store.workers()
     assert found.last_heartbeat - found.started_at == seconds(30)
-    assert (found.active, found.status, found.capabilities) == (5, "ready", ("gpu",))
+    assert {name: getattr(found, name) for name in told} == told
+    assert (found.status, found.capabilities, found.types) == ("ready", ("gpu",), ME.types)
 
 
 async def test_a_beat_registers_a_worker_that_nobody_knows(store):

@@ -165,7 +165,7 @@ async def test_the_tenant_whose_turn_it_is_comes_first_at_a_limited_function(sto
     for tenant in ("a", "b"):
         await put(store, 20, tenant=tenant)
     await store.limit("type", TYPE, Limit(max_running=2))
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     for first in ("b", "a", "b"):
         turns = [int(lane.tenant != first) for lane in lanes.values()]
         claimed = (await ask(store, 1, lanes=list(lanes), turns=turns)).tasks

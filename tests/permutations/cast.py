@@ -47,7 +47,7 @@ class Cast:
         draft = Draft(id=new_id(), type=type, queue="q", max_tries=max_tries, **asked)
         self.ids[name] = draft.id
         await self.world.store.enqueue([draft])
-        self.lanes = sorted((await self.world.store.lanes())[1])
+        self.lanes = sorted((await self.world.store.lanes()).lanes)
 
     async def hold(self, *names: str, worker: int = 1, lease: timedelta = LEASE) -> None:
         """Claim these; they must be first in line."""

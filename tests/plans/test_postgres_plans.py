@@ -47,7 +47,7 @@ class Bench:
         self.store = SqlStore(driver, share_commits=False)
 
     async def claim(self, want: int = 200) -> list[Lease]:
-        lanes = list((await self.store.lanes())[1])
+        lanes = list((await self.store.lanes()).lanes)
         self.driver.take()
         answer = await self.store.claim(worker=1, lanes=lanes, want=want, lease=LEASE)
         assert len(answer.tasks) == want

@@ -21,7 +21,7 @@ async def until(conn, question: str) -> None:
 
 async def test_a_new_limit_counts_what_a_claim_under_way_has_taken(store, conn):
     await put(store, 30)
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     claiming = conn.transaction()
     await claiming.start()
     assert len(await conn.fetchval(CLAIM, new_grant(), list(lanes))) == 10
@@ -36,7 +36,7 @@ async def test_a_new_limit_counts_what_a_claim_under_way_has_taken(store, conn):
 
 async def test_a_new_limit_per_key_holds_for_what_was_being_let_in(store, conn):
     await store.enqueue([Draft(id=new_id(), type="keyed", concurrency_key="k") for _ in range(8)])
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     claiming = conn.transaction()
     await claiming.start()
     assert await conn.fetchval(CLAIM, new_grant(), list(lanes))
@@ -50,7 +50,7 @@ async def test_a_new_limit_per_key_holds_for_what_was_being_let_in(store, conn):
 
 async def test_recovery_passes_by_a_lease_that_somebody_holds_just_now(store, conn):
     await put(store, 3)
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     answer = await store.claim(worker=WORKER, lanes=list(lanes), want=3, lease=seconds(0.001))
     held = answer.tasks[0].lease.task
     await until(conn, "select count(*) = 3 from holdfast.stale_leases")
@@ -64,7 +64,7 @@ async def test_recovery_passes_by_a_lease_that_somebody_holds_just_now(store, co
 async def test_a_claim_of_keyed_tasks_is_durable_and_one_of_plain_tasks_need_not_be(store, conn):
     await store.enqueue([Draft(id=new_id(), type="keyed", concurrency_key="k")])
     await store.enqueue([Draft(id=new_id(), type="plain")])
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     commits = {}
     for id, lane in lanes.items():
         async with conn.transaction():
@@ -78,7 +78,7 @@ async def test_nudges_of_other_lanes_do_not_hold_up_a_claim(store, conn):
     await store.enqueue(others)
     mine = Draft(id=new_id(), type="b", concurrency_key="k")
     await store.enqueue([mine])
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     served = [id for id, lane in lanes.items() if lane.type == "b"]
     answer = await store.claim(worker=WORKER, lanes=served, want=1, lease=MINUTE)
     assert [task.lease.task for task in answer.tasks] == [mine.id]

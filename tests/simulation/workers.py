@@ -91,8 +91,8 @@ class Worker:
         grant = self.world.new_uuid()
         try:
             if self.lane_change < 0:
-                self.lane_change, lanes = await self.store.lanes()
-                self.lanes = sorted(lanes)
+                found = await self.store.lanes()
+                self.lane_change, self.lanes = found.change, sorted(found.lanes)
             answer = await self.store.claim(
                 worker=self.id,
                 lanes=self.lanes,

@@ -10,7 +10,7 @@ async def _crowd(store, n=1500):
 
 
 async def _claim(store, type, want=1):
-    lanes = [id for id, lane in (await store.lanes())[1].items() if type in (None, lane.type)]
+    lanes = [id for id, lane in (await store.lanes()).lanes.items() if type in (None, lane.type)]
     answer = await store.claim(worker=WORKER, lanes=lanes, want=want, lease=MINUTE)
     return ids_of(answer.tasks)
 

@@ -116,7 +116,7 @@ async def test_in_memory_nobody_sees_what_is_not_committed():
 
         with pytest.raises(Undone):
             await undo()
-        assert (await looking[0])[1] == {}
+        assert (await looking[0]).lanes == {}
         await put_one(store, "job:other")
         ghost = await put_one(store, "job:ghost")
         assert (await store.get(ghost)).type == "job:ghost"
@@ -137,7 +137,7 @@ async def test_without_threads_nobody_sees_what_is_not_committed_either():
             await store.enqueue([draft()], conn=conn)
             with pytest.raises(StoreError, match="transaction is open"):
                 await store.lanes()
-        assert len((await store.lanes())[1]) == 1
+        assert len((await store.lanes()).lanes) == 1
 
 
 async def test_the_number_of_a_lane_never_comes_again(store, driver):

@@ -30,7 +30,7 @@ class Doomed:
         self._me = new_worker_id()
 
     async def run(self, stop: str) -> None:
-        lanes = list((await self._store.lanes())[1])
+        lanes = list((await self._store.lanes()).lanes)
         after = None
         while not os.path.exists(stop):  # noqa: ASYNC240
             await self._store.recover(200)

@@ -83,7 +83,7 @@ async def _claim(store: SqlStore, scene: Scene) -> list[Any]:
     found = await store.claimed(worker=1, grant=scene.grant)
     if found:
         return found
-    lanes = list((await scene.direct.lanes())[1])
+    lanes = list((await scene.direct.lanes()).lanes)
     return (await store.claim(worker=1, lanes=lanes, want=1, lease=MINUTE, grant=scene.grant)).tasks
 
 
@@ -210,7 +210,7 @@ async def set_the_scene(direct: SqlStore, case: Case) -> Scene:
     if case.start != "new":
         await direct.enqueue([draft])
     if case.start in ("held", "ended"):
-        lanes = list((await direct.lanes())[1])
+        lanes = list((await direct.lanes()).lanes)
         (task,) = (await direct.claim(worker=1, lanes=lanes, want=1, lease=MINUTE)).tasks
         scene.lease = task.lease
     if case.start == "ended":

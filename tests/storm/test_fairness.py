@@ -21,7 +21,7 @@ DONE = Settlement(verdict=Verdict.DONE)
 async def worker(me: int, place: str, start: Any) -> list[UUID]:
     store = open_store(place)
     done: list[UUID] = []
-    lanes = list((await store.lanes())[1])
+    lanes = list((await store.lanes()).lanes)
     await asyncio.to_thread(start.wait, 60)  # nobody is late
     while True:
         answer = await store.claim(worker=me, lanes=lanes, want=10, lease=LEASE)

@@ -51,7 +51,7 @@ def _work(task: Claimed) -> tuple[int, int]:
 
 async def claimer(me: int, place: str, outside: Outside, tasks: int) -> Counter[str]:
     chance, store, tally = random.Random(me), open_store(place), Counter[str]()
-    lanes, after = list((await store.lanes())[1]), None
+    lanes, after = list((await store.lanes()).lanes), None
     while True:
         answer = await store.claim(
             worker=me, lanes=lanes, want=chance.randint(1, 20), lease=LEASE, after=after

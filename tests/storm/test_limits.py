@@ -66,7 +66,7 @@ class Claimer:
         self.after: int | None = None
 
     async def run(self, tasks: int) -> tuple[list[UUID], Counter[str]]:
-        lanes = list((await self.store.lanes())[1])
+        lanes = list((await self.store.lanes()).lanes)
         while finished(self.place) < tasks:
             for _ in range(20):
                 await self.chores()

@@ -16,7 +16,7 @@ async def starter(me: int, place: str) -> int:
     store = open_store(place)
     version = await store.migrate()
     await store.enqueue([Draft(id=new_id(), type="first", queue=f"q{me}")])
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     await store.claim(worker=me, lanes=list(lanes), want=1, lease=timedelta(minutes=1))
     assert await store.migrate() == version
     await store.close()

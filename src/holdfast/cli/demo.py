@@ -84,7 +84,7 @@ async def _until_halfway(store: Store, worker: "subprocess.Popen[bytes]") -> int
 async def _be_a_zombie(store: Store, say: Console) -> bool:
     """Hold a lease, sleep past its end, and try to write all the same."""
     await store.enqueue([_draft("zombie", 0)])
-    _, lanes = await store.lanes()
+    lanes = (await store.lanes()).lanes
     mine = [id for id, lane in lanes.items() if lane.queue == "zombie"]
     answer = await store.claim(worker=new_worker_id(), lanes=mine, want=1, lease=LEASE / 4)
     (task,) = answer.tasks
@@ -145,7 +145,7 @@ async def _work(url: str, name: str) -> None:
     await store.register(me)
     while True:
         await store.recover()
-        _, lanes = await store.lanes()
+        lanes = (await store.lanes()).lanes
         answer = await store.claim(worker=me.id, lanes=list(lanes), want=me.slots, lease=LEASE)
         await asyncio.gather(*(_attempt(store, task) for task in answer.tasks))
         if not answer.tasks:

@@ -41,9 +41,11 @@ class Base:
     def _uuids(self, values: Iterable[Any] | None) -> list[UUID]:
         return [self._driver.uuid(value) for value in values or ()]
 
-    async def _look_up_lanes(self) -> None:
+    async def _look_up_lanes(self) -> frozenset[int]:
+        """Remember all lanes; answers those that pass a limit, which may change."""
+        limited = []
         rows = await self._call("lanes")
-        for id, queue, type, version, tags, requires, tenant in rows:
+        for id, queue, type, version, tags, requires, tenant, is_limited in rows:
             lane = Lane(
                 queue=queue,
                 type=type,
@@ -54,6 +56,9 @@ class Base:
             )
             self._lanes[id] = lane
             self._lane_ids[lane] = id
+            if is_limited:
+                limited.append(id)
+        return frozenset(limited)
 
     async def _refuse(self, verb: str, leases: Sequence[Lease]) -> None:
         """Put a late write that was refused on record."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.store import Recovered
 from holdfast.stores.base import policy_of
-from holdfast.stores.working import Working
+from holdfast.stores.working import Working, seconds_of
 from holdfast.tasks.lifecycle import Facts, Lost, Settlement, settle
-from holdfast.tasks.names import check_delay
+from holdfast.tasks.names import check_delay, check_name
 from holdfast.tasks.task import Lease, TaskStatus
 
 __all__ = ["Upkeep"]
@@ -54,6 +54,19 @@ class Upkeep(Working):
     async def mark_stale(self, after: timedelta) -> int:
         marked: int = await self._value("mark_stale", after=after.total_seconds())
         return marked
+
+    async def forget_workers(
+        self, after: timedelta = timedelta(days=1), *, batch: int = 500
+    ) -> int:
+        check_delay("after", after)
+        forgotten: int = await self._value(
+            "forget_workers", after=after.total_seconds(), batch=batch
+        )
+        return forgotten
+
+    async def take_turn(self, chore: str, every: timedelta) -> bool:
+        name = check_name("chore", chore)
+        return bool(await self._call("take_turn", chore=name, every=seconds_of("every", every)))
 
     async def cleanup(
         self, retention: timedelta, *, dead_letters: timedelta | None = None, batch: int = 500

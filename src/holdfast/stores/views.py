@@ -146,11 +146,17 @@ class Views(Base):
                 queues=tuple(row[5]),
                 tags=tuple(row[6]),
                 capabilities=tuple(row[7]),
-                slots=row[8],
-                active=row[9],
-                status=row[10],
-                started_at=self._driver.instant(row[11]),
-                last_heartbeat=self._driver.instant(row[12]),
+                types=tuple(row[8]),
+                priority=row[9],
+                slots=row[10],
+                active=row[11],
+                status=row[12],
+                tasks_acquired=row[13],
+                tasks_recovered=row[14],
+                poll_interval=row[15],
+                loop_lag=row[16],
+                started_at=self._driver.instant(row[17]),
+                last_heartbeat=self._driver.instant(row[18]),
             )
             for row in await self._call("workers")
         ]

@@ -1,5 +1,6 @@
 """What a worker does. Every write names the lease, and learns whether it still holds."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,18 +10,23 @@ import msgspec
 
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.ids import new_grant
-from holdfast.store import ClaimAnswer, Renewed, WorkerRecord
+from holdfast.store import ClaimAnswer, Lanes, Renewed, WorkerRecord
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
-from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.names import check_priority
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
 
-__all__ = ["Working"]
+__all__ = ["Working", "seconds_of"]
 
 MOST_CLAIMED = 10_000
-_MOST_SLOTS = 1_000_000
+_WHOLE = (
+    ("slots", 1, 1_000_000),
+    ("active", 0, 1_000_000),
+    ("tasks_acquired", 0, 2**63 - 1),
+    ("tasks_recovered", 0, 2**63 - 1),
+)
 
 
 class Working(Base):
@@ -38,9 +44,15 @@ class Working(Base):
             queues=list(worker.queues),
             tags=list(worker.tags),
             capabilities=list(worker.capabilities),
+            types=list(worker.types),
+            priority=worker.priority,
             slots=worker.slots,
             active=worker.active,
             status=worker.status,
+            tasks_acquired=worker.tasks_acquired,
+            tasks_recovered=worker.tasks_recovered,
+            poll_interval=float(worker.poll_interval),
+            loop_lag=float(worker.loop_lag),
         )
 
     async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> frozenset[UUID]:
@@ -53,11 +65,11 @@ class Working(Base):
     async def sign_off(self, worker: int) -> None:
         await self._call("sign_off", id=worker)
 
-    async def lanes(self) -> tuple[int, dict[int, Lane]]:
-        # The counter first: a lane that comes in between is looked up twice, never missed.
+    async def lanes(self) -> Lanes:
+        # The counter first: what comes in between is looked up twice, never missed.
         change: int = await self._value("lane_change")
-        await self._look_up_lanes()
-        return change, dict(self._lanes)
+        limited = await self._look_up_lanes()
+        return Lanes(change=change, lanes=dict(self._lanes), limited=limited)
 
     async def claim(
         self,
@@ -80,7 +92,7 @@ class Working(Base):
             "lanes": list(lanes),
             "turns": None if turns is None else list(turns),
             "want": want,
-            "lease": _seconds("lease", lease),
+            "lease": seconds_of("lease", lease),
             "wait_gate": after,
             "durable": durable,
         }
@@ -108,7 +120,7 @@ class Working(Base):
             "renew",
             ids=[held.task for held in leases],
             grants=[held.grant for held in leases],
-            lease=_seconds("lease", lease),
+            lease=seconds_of("lease", lease),
         )
         kept = {self._driver.uuid(id): cancel for id, cancel in rows}
         lost = [held for held in leases if held.task not in kept]
@@ -282,15 +294,21 @@ def _place(row: Sequence[Any]) -> tuple[int, int]:
 
 
 def _check(worker: WorkerRecord) -> None:
-    for what, number, least in (("slots", worker.slots, 1), ("active", worker.active, 0)):
-        if type(number) is not int or not least <= number <= _MOST_SLOTS:
+    check_priority(worker.priority)
+    for what, least, most in _WHOLE:
+        number = getattr(worker, what)
+        if type(number) is not int or not least <= number <= most:
             raise InvalidInput(
-                f"{what} of a worker must be a whole number from {least} to {_MOST_SLOTS:,}, "
+                f"{what} of a worker must be a whole number from {least} to {most:,}, "
                 f"got {number!r:.80}"
             )
+    for what in ("poll_interval", "loop_lag"):
+        span = getattr(worker, what)
+        if not isinstance(span, float | int) or not 0 <= span < math.inf:
+            raise InvalidInput(f"{what} of a worker must be seconds from 0 on, got {span!r:.80}")
 
 
-def _seconds(what: str, duration: timedelta) -> float:
+def seconds_of(what: str, duration: timedelta) -> float:
     seconds = duration.total_seconds()
     if not 0 < seconds <= 366 * 86400:
         raise InvalidInput(f"{what} must be longer than nothing and at most a year, got {duration}")

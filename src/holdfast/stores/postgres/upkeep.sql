@@ -23,5 +23,17 @@ with marked as (
 select count(*)
 from marked
 
+-- name: forget_workers
+select holdfast.forget_workers(:after, :batch)
+
+-- name: take_turn
+-- A turn that lies far ahead was given out before the clock was set back, or `every` was shortened.
+insert into holdfast.chore as c (name, next_at)
+values (:chore, holdfast.clock() + make_interval(secs => :every))
+on conflict (name) do update
+set next_at = holdfast.clock() + make_interval(secs => :every)
+where c.next_at <= holdfast.clock() or c.next_at > holdfast.clock() + make_interval(secs => 2 * :every)
+returning c.name
+
 -- name: cleanup
 select holdfast.cleanup(:retention, :dead_letters, :batch)

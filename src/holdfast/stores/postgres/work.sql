@@ -1,15 +1,20 @@
 -- name: register
 insert into holdfast.worker (
-  id, name, host, pid, version, queues, tags, capabilities, slots, active, status, started_at, last_heartbeat
+  id, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
+  tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
 )
 values (
-  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :slots, :active, :status,
-  holdfast.clock(), holdfast.clock()
+  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
+  :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update
 set
   active = excluded.active,
   slots = excluded.slots,
+  tasks_acquired = excluded.tasks_acquired,
+  tasks_recovered = excluded.tasks_recovered,
+  poll_interval = excluded.poll_interval,
+  loop_lag = excluded.loop_lag,
   -- a beat that was under way when the worker signed off does not bring it back
   status = case when worker.status = 'stopped' then 'stopped' else excluded.status end,
   last_heartbeat = excluded.last_heartbeat
@@ -29,7 +34,13 @@ select c.moved
 from holdfast.lane_change c
 
 -- name: lanes
-select l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant
+select
+  l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant,
+  l.gates is not null
+    or exists (
+      select from holdfast.gate g
+      where g.kind = 'type' and g.name = l.type and g.max_per_key is not null
+    )
 from holdfast.lane l
 
 -- name: claim

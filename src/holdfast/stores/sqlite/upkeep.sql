@@ -145,6 +145,26 @@ set status = 'stale'
 where status not in ('stale', 'stopped') and last_heartbeat < :now - :after
 returning id
 
+-- name: worker.forget
+delete from worker
+where id in (
+  select w.id
+  from worker w
+  where w.status in ('stopped', 'stale')
+    and w.last_heartbeat < :now - :after
+    and w.id not in (select l.worker from lease l)
+  limit :batch
+)
+
+-- name: chore.take_turn
+-- A turn that lies far ahead was given out before the clock was set back, or `every` was shortened.
+insert into chore (name, next_at)
+values (:chore, :now + :every)
+on conflict (name) do update
+set next_at = excluded.next_at
+where chore.next_at <= :now or chore.next_at > :now + 2 * :every
+returning name
+
 -- name: cleanup.ended
 select o.id
 from outcome o
@@ -170,12 +190,6 @@ where o.state = 'failed'
   )
 order by o.finished_at
 limit :batch
-
--- name: cleanup.workers
-delete from worker
-where status in ('stopped', 'stale')
-  and last_heartbeat < :now - :retention
-  and not exists (select 1 from lease l where l.worker = worker.id)
 
 -- name: forget.free
 select o.id, t.key, l.tenant

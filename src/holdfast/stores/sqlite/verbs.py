@@ -115,6 +115,8 @@ VERBS: dict[str, Verb] = {
     "expire": _procedure(upkeep.expire),
     "sweep_wakes": _procedure(later.sweep_wakes),
     "mark_stale": _procedure(upkeep.mark_stale),
+    "forget_workers": _procedure(upkeep.forget_workers),
+    "take_turn": _procedure(upkeep.take_turn),
     "cleanup": _procedure(upkeep.cleanup),
     # steer
     "request_cancel": _procedure(steer.request_cancel),
@@ -138,6 +140,6 @@ VERBS: dict[str, Verb] = {
     "writers": _procedure(views.writers, page=True),
     "queue_loads": _procedure(views.queue_loads, page=True),
     "leases": _statement("leases", page=True),
-    "workers": _statement("workers", {5: _list, 6: _list, 7: _list}, page=True),
+    "workers": _statement("workers", {5: _list, 6: _list, 7: _list, 8: _list}, page=True),
     "dead_letter_groups": _statement("dead_letter_groups", page=True),
 }

@@ -1,14 +1,20 @@
 -- name: register
 insert into worker (
-  id, name, host, pid, version, queues, tags, capabilities, slots, active, status, started_at, last_heartbeat
+  id, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
+  tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
 )
 values (
-  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :slots, :active, :status, :now, :now
+  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
+  :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, :now, :now
 )
 on conflict (id) do update
 set
   active = excluded.active,
   slots = excluded.slots,
+  tasks_acquired = excluded.tasks_acquired,
+  tasks_recovered = excluded.tasks_recovered,
+  poll_interval = excluded.poll_interval,
+  loop_lag = excluded.loop_lag,
   status = excluded.status,
   last_heartbeat = excluded.last_heartbeat
 where worker.status <> 'stopped'           -- a beat that was under way at the end; a new start has a new id
@@ -28,7 +34,13 @@ select c.moved
 from lane_change c
 
 -- name: lanes
-select l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant
+select
+  l.id, l.queue, l.type, l.version, l.tags, l.requires, l.tenant,
+  l.gates is not null
+    or exists (
+      select 1 from gate g
+      where g.kind = 'type' and g.name = l.type and g.max_per_key is not null
+    )
 from lane l
 
 -- name: claim.heads

@@ -84,11 +84,23 @@ create table holdfast.worker (
   queues text[] not null,
   tags text[] not null,
   capabilities text[] not null,
+  types text[] not null,
+  priority int not null,
   slots int not null,
   active int not null,
   status text not null,
+  tasks_acquired bigint not null,
+  tasks_recovered bigint not null,
+  poll_interval float8 not null,
+  loop_lag float8 not null,
   started_at timestamptz not null,
   last_heartbeat timestamptz not null
+) with (fillfactor = 50);
+
+-- What one process does for all: the next turn is free when next_at has come.
+create table holdfast.chore (
+  name text primary key,
+  next_at timestamptz not null
 ) with (fillfactor = 50);
 
 -- Tasks ----------------------------------------------------------------------------------------

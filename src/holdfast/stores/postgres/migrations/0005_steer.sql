@@ -483,6 +483,31 @@ begin
 end $$;
 
 
+-- Workers that were last heard of longer ago than that, and hold nothing.
+
+create function holdfast.forget_workers(p_after float8, p_batch int)
+returns int
+language plpgsql
+as $$
+declare
+  forgotten int;
+begin
+  delete from holdfast.worker w
+  where w.id in (
+    select x.id
+    from holdfast.worker x
+    where x.status in ('stopped', 'stale')
+      and x.last_heartbeat < holdfast.clock() - make_interval(secs => p_after)
+      and not exists (select from holdfast.lease l where l.worker = x.id)
+    order by x.id
+    limit p_batch
+    for update skip locked                 -- a worker that beats just now is back
+  );
+  get diagnostics forgotten = row_count;
+  return forgotten;
+end $$;
+
+
 create function holdfast.cleanup(p_retention float8, p_dead_letters float8, p_batch int)
 returns int
 language plpgsql
@@ -497,11 +522,7 @@ begin
     old := old || holdfast.ended_before('failed', p_dead_letters, p_batch - cardinality(old));
   end if;
 
-  delete from holdfast.worker w
-  where w.status in ('stopped', 'stale')
-    and w.last_heartbeat < holdfast.clock() - make_interval(secs => p_retention)
-    and not exists (select from holdfast.lease l where l.worker = w.id);
-
+  perform holdfast.forget_workers(p_retention, p_batch);
   return coalesce(cardinality(holdfast.forget(old)), 0);
 end $$;
 

@@ -79,12 +79,24 @@ create table worker (
   queues text not null,
   tags text not null,
   capabilities text not null,
+  types text not null,
+  priority integer not null,
   slots integer not null,
   active integer not null,
   status text not null,
+  tasks_acquired integer not null,
+  tasks_recovered integer not null,
+  poll_interval real not null,
+  loop_lag real not null,
   started_at integer not null,
   last_heartbeat integer not null
 ) strict;
+
+-- What one process does for all: the next turn is free when next_at has come.
+create table chore (
+  name text primary key,
+  next_at integer not null
+) strict, without rowid;
 
 -- Tasks ----------------------------------------------------------------------------------------
 

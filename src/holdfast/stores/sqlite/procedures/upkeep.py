@@ -8,7 +8,7 @@ from holdfast.stores.sqlite.procedures.endings import EXPIRED
 from holdfast.stores.sqlite.procedures.steer import withdraw
 from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
-__all__ = ["cleanup", "discard", "expire", "lapsed", "mark_stale"]
+__all__ = ["cleanup", "discard", "expire", "forget_workers", "lapsed", "mark_stale", "take_turn"]
 
 _LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes", "expiry")
 
@@ -37,6 +37,14 @@ def mark_stale(s: Session, *, after: float) -> list[tuple[int]]:
     return [(len(s.rows("worker.mark_stale", after=micros(after))),)]
 
 
+def forget_workers(s: Session, *, after: float, batch: int) -> list[tuple[int]]:
+    return [(s.run("worker.forget", after=micros(after), batch=batch),)]
+
+
+def take_turn(s: Session, *, chore: str, every: float) -> list[tuple[Any, ...]]:
+    return s.rows("chore.take_turn", chore=chore, every=micros(every))
+
+
 def cleanup(
     s: Session, *, retention: float, dead_letters: float | None, batch: int
 ) -> list[tuple[int]]:
@@ -45,7 +53,7 @@ def cleanup(
     if dead_letters is not None:
         rows = s.rows("cleanup.failed", retention=micros(dead_letters), batch=batch)
         old += [id for (id,) in rows]
-    s.run("cleanup.workers", retention=kept)
+    forget_workers(s, after=retention, batch=batch)
     return [(len(_forget(s, old)),)]
 
 
