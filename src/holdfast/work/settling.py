@@ -4,6 +4,7 @@ batches grow with the load, and a lone task waits for nobody."""
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.observer import Ended, Observer
@@ -57,7 +58,8 @@ class Settling:
     async def _write(self, batch: list[Ended]) -> None:
         leases = [ended.task.lease for ended in batch]
         pause = _FIRST_PAUSE
-        while True:
+        refused: frozenset[UUID] | None = None
+        while refused is None:
             # A renewal that crosses the settle would find them gone, and call them lost.
             self._holding.rest(leases)
             try:
@@ -65,7 +67,6 @@ class Settling:
                     [(ended.task.lease, ended.settlement) for ended in batch],
                     default_tries=self._default_tries,
                 )
-                break
             except StoreError as error:
                 # Asking again is harmless: a settle that was written already is accepted.
                 if pause == _FIRST_PAUSE:

@@ -297,10 +297,9 @@ class Worker:
 
     def _fill(self) -> None:
         """Start as many as there are slots for."""
-        if self._alone:
-            if not self._running and not self._ahead:
-                self._start(self._alone.popleft())
-                return
+        if self._alone and not self._running and not self._ahead:
+            self._start(self._alone.popleft())
+            return
         while self._ahead and len(self._running) < self._settings.slots:
             self._start(self._ahead.popleft()[1])
 

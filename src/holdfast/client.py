@@ -1,0 +1,158 @@
+"""Dispatch, await, cancel, retry: what code that is not a worker does with tasks."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
+from holdfast.notifier import Hint, Notifier
+from holdfast.registry import Call, Function
+from holdfast.store import Cancelling, Ending, Store
+from holdfast.tasks.payload import decode
+from holdfast.tasks.task import Draft, Task, TaskStatus
+
+__all__ = ["Client", "TaskHandle", "task_id"]
+
+R = TypeVar("R")
+_FIRST_LOOK, _LONGEST_PAUSE = 0.002, 0.5
+
+
+class TaskHandle(Generic[R]):
+    """A task that was dispatched."""
+
+    __slots__ = ("_client", "_function", "id")
+
+    def __init__(self, client: "Client", id: UUID, function: Function[..., Any, R] | None) -> None:
+        self._client, self.id, self._function = client, id, function
+
+    def __repr__(self) -> str:
+        return f"<task {self.id}>"
+
+    async def result(self, timeout: float | timedelta | None = None) -> R:
+        """Its result, once it has ended. Raises `TaskFailed`, `TaskCancelled` or `TimeoutError`."""
+        ending = await self._client.wait_for(self.id, timeout=timeout)
+        value: R = result_of(self.id, ending, self._function)
+        return value
+
+    async def state(self) -> Task:
+        return await self._client.state_of(self.id)
+
+    async def cancel(self) -> Cancelling:
+        """`cancelled`: it will never start; `requested`: its worker is told."""
+        return await self._client.cancel(self.id)
+
+
+class Client:
+    """One store, seen by those who bring tasks and look after them."""
+
+    def __init__(self, store: Store, notifier: Notifier) -> None:
+        self.store, self._notifier = store, notifier
+
+    async def dispatch(self, call: Call[R]) -> TaskHandle[R]:
+        (handle,) = await self.dispatch_many([call])
+        return handle
+
+    async def dispatch_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
+        """All of them or none, in one statement."""
+        made = [(call, call.draft()) for call in calls]
+        conns = {id(call.function.wishes.conn): call.function.wishes.conn for call, _ in made}
+        if len(conns) > 1:
+            raise InvalidInput("calls that are dispatched together must share one conn=")
+        (conn,) = conns.values() or (None,)
+        ids = await self.enqueue([draft for _, draft in made], conn=conn)
+        return [
+            TaskHandle(self, task, call.function) for task, (call, _) in zip(ids, made, strict=True)
+        ]
+
+    async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
+        ids = await self._accept(drafts, conn)
+        if conn is None:  # the caller's transaction carries its own hints
+            due = {draft.queue for draft in drafts if not draft.delay and draft.run_at is None}
+            self._notifier.tell(Hint("work", queue) for queue in due)
+        return ids
+
+    async def _accept(self, drafts: Sequence[Draft], conn: Any) -> list[UUID]:
+        if conn is not None:
+            return await self.store.enqueue(drafts, conn=conn)
+        try:
+            return await self.store.enqueue(drafts)
+        except StoreUnreachable:
+            # Their ids are made here: asking once more is harmless if it was written after all.
+            await asyncio.sleep(0.1)
+            return await self.store.enqueue(drafts)
+
+    async def state_of(self, task: "TaskHandle[Any] | UUID | str") -> Task:
+        return await self.store.get(task_id(task))
+
+    async def wait_for(
+        self, task: "TaskHandle[Any] | UUID | str", *, timeout: float | timedelta | None = None
+    ) -> Ending:
+        """How it ended, once it has."""
+        id, pause = task_id(task), _FIRST_LOOK
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        known = False
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    if ending := await self.store.ending(id):
+                        return ending
+                    if not known:
+                        await self.store.get(id)  # an id that nobody knows would never end
+                        known = True
+                except StoreUnreachable:
+                    pause = _LONGEST_PAUSE
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.3, _LONGEST_PAUSE)
+
+    async def cancel(self, task: "TaskHandle[Any] | UUID | str") -> Cancelling:
+        id = task_id(task)
+        answer = (await self.store.cancel([id]))[id]
+        if answer == "requested":
+            self._notifier.tell([Hint("cancel", str(id))])
+        return answer
+
+    async def retry(self, tasks: Sequence["TaskHandle[Any] | UUID | str"]) -> frozenset[UUID]:
+        """A new life for what failed or was cancelled; what waits for its time goes ahead."""
+        moved = await self.store.retry([task_id(task) for task in tasks])
+        if moved:
+            self._notifier.tell([Hint("work", "*")])
+        return moved
+
+
+def task_id(task: "TaskHandle[Any] | UUID | str") -> UUID:
+    match task:
+        case TaskHandle():
+            return task.id
+        case UUID():
+            return task
+        case str():
+            try:
+                return UUID(task)
+            except ValueError:
+                raise InvalidInput(f"{task!r:.80} is not the id of a task") from None
+        case _:
+            raise InvalidInput(f"{task!r:.80} is not a task: give its handle or its id")
+
+
+class _Detail(msgspec.Struct):
+    traceback: str | None = None
+
+
+def result_of(task: UUID, ending: Ending, function: Function[..., Any, Any] | None) -> Any:
+    """The value that a task came to, or the error that says why there is none."""
+    match ending.status:
+        case TaskStatus.DONE:
+            data = ending.result if ending.result is not None else b"null"
+            return function.signature.result(data) if function else decode(data)
+        case TaskStatus.CANCELLED:
+            raise TaskCancelled(task)
+        case _:
+            failure = ending.failure
+            if failure is None:
+                raise TaskFailed(task, "unknown", "no error was recorded")
+            detail = decode(failure.detail, _Detail) if failure.detail else _Detail()
+            raise TaskFailed(task, failure.type, failure.message, detail.traceback)

@@ -1,0 +1,80 @@
+"""What there is to do: recover, promote, expire, wake, mark stale, forget."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.observer import Observer
+from holdfast.store import Store
+from holdfast.upkeep.keeping import BATCH, Chore
+
+__all__ = ["Upkeeping", "chores"]
+
+_STALE = timedelta(seconds=90)
+_NET = 60.0  # seconds between looks for what no hint and no claim has moved
+
+
+class Upkeeping(msgspec.Struct, frozen=True, kw_only=True):
+    """How often, and for how long things are kept."""
+
+    recovery_interval: timedelta
+    cleanup_interval: timedelta = timedelta(hours=1)
+    retention: timedelta = timedelta(days=7)
+    dead_letter_retention: timedelta | None = None
+    default_tries: int = 3
+
+
+def chores(
+    store: Store, observer: Observer, settings: Upkeeping, work_came: Callable[[], None]
+) -> list[Chore]:
+    """`work_came` is called where tasks became ready that nobody gave a hint of."""
+
+    async def recover() -> int:
+        recovered = await store.recover(BATCH, default_tries=settings.default_tries)
+        if recovered:
+            observer.recovered(recovered)
+            work_came()
+        return len(recovered)
+
+    async def promote() -> int:
+        moved = await store.promote(BATCH)
+        if moved:
+            work_came()
+        return moved
+
+    async def expire() -> int:
+        return await store.expire(BATCH)
+
+    async def wake() -> int:
+        moved = await store.sweep_wakes(BATCH)
+        if moved:
+            work_came()
+        return moved
+
+    async def mark_stale() -> int:
+        await store.mark_stale(_STALE)
+        return 0
+
+    async def cleanup() -> int:
+        """On one worker at a time, however many there are."""
+        if not await store.take_turn("cleanup", settings.cleanup_interval):
+            return 0
+        for _ in range(10_000):
+            gone = await store.cleanup(
+                settings.retention, dead_letters=settings.dead_letter_retention, batch=BATCH
+            )
+            if gone < BATCH:
+                break
+        await store.forget_workers()
+        return 0
+
+    often = settings.recovery_interval.total_seconds()
+    return [
+        Chore("recovery", often, recover),
+        Chore("promotion", _NET, promote),
+        Chore("expiry", _NET, expire),
+        Chore("wakes", _NET, wake),
+        Chore("stale workers", 30.0, mark_stale),
+        Chore("cleanup", settings.cleanup_interval.total_seconds(), cleanup),
+    ]
