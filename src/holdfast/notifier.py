@@ -28,20 +28,26 @@ class Hint(NamedTuple):
                 return None
 
 
-EVERYTHING = Hint("work", "*")  # after a gap in which hints may have been missed
+# Look into all queues, and whether anything was cancelled: hints may have been missed, or were too
+# many to name. No queue has this name.
+EVERYTHING = Hint("work", "*")
 
 
 class Notifier(Protocol):
     """Belongs to the event loop that first uses it."""
 
     def tell(self, hints: Iterable[Hint]) -> None:
-        """Send them soon, gathered with others that are sent meanwhile. Returns at once; what
-        cannot be sent is dropped, with a word in the log."""
+        """Send them soon, each once, together with all that is told before the last send is done.
+        Returns at once and never raises; what cannot be sent waits, bounded, for the next try,
+        with a word in the log."""
         ...
 
     async def listen(self, heard: Callable[[Hint], None]) -> None:
-        """Call `heard` for every hint from now on, until `close`. Answers once it listens; where
-        that fails it goes on trying by itself, and says `EVERYTHING` when it hears again."""
+        """Call `heard`, on this loop, for every hint from now on, also our own, until `close`.
+        Answers once it listens; where that fails it goes on trying by itself, and says `EVERYTHING`
+        when it hears again. Where trying is no use it says so in the log, and nothing is heard."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """What was told just before may still leave, for a second. Twice is as good as once."""
+        ...

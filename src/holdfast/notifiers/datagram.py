@@ -1,0 +1,147 @@
+"""Hints between processes on one machine that share a SQLite file: unix datagrams."""
+
+import asyncio
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.ids import new_grant
+from holdfast.notifier import EVERYTHING, Hint
+from holdfast.notifiers.ear import Ear, Heard
+from holdfast.notifiers.messages import pack
+from holdfast.notifiers.outage import LOG, Outage
+from holdfast.notifiers.outbox import Outbox
+from holdfast.notifiers.private import check_private, folder_for, make_private
+
+__all__ = ["DatagramNotifier"]
+
+AVAILABLE = hasattr(socket, "AF_UNIX") and sys.platform != "win32"
+
+_LIMIT = 60_000 if sys.platform == "linux" else 2_000  # macOS carries no more by default
+_LONGEST = 65_536
+_AT_ONCE = 100  # datagrams read before the loop may do something else
+_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.EMSGSIZE)
+_REMIND_AFTER = 0.01
+_REMIND_UNTIL = 5.0
+
+
+class DatagramNotifier:
+    """`path`: the database file. `parent`: where the folder of sockets is made, the same for all;
+    the system's place for temporary files, unless told otherwise. `check_every`: seconds after
+    which a listener looks whether its socket is still there."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        parent: str | os.PathLike[str] | None = None,
+        check_every: float = 20.0,
+    ) -> None:
+        self.folder = folder_for(path, parent)
+        self._check_every = check_every
+        self._full: set[Path] = set()
+        self._reminder: asyncio.TimerHandle | None = None
+        self._outbox = Outbox(self._send, Outage(f"telling hints through {self.folder}"))
+        self._ear = Ear(self._hear, Outage(f"listening in {self.folder}"))
+        if not AVAILABLE:
+            LOG.warning(
+                "this system has no unix datagrams, so processes that share %s cannot hint at work "
+                "to each other: they fall back to polling",
+                path,
+            )
+
+    def tell(self, hints: Iterable[Hint]) -> None:
+        if AVAILABLE:
+            self._outbox.tell(hints)
+
+    async def listen(self, heard: Heard) -> None:
+        if AVAILABLE:
+            await self._ear.listen(heard)
+
+    async def close(self) -> None:
+        await self._ear.close()
+        await self._outbox.close()
+        if self._reminder is not None:
+            self._reminder.cancel()
+
+    async def _send(self, hints: list[Hint]) -> None:
+        messages = [message.encode() for message in pack(hints, _LIMIT)]
+        for path in self._sockets():
+            # Who has missed one may have missed any.
+            self._post(path, [str(EVERYTHING).encode()] if path in self._full else messages)
+        if self._full and self._reminder is None:
+            self._remind_in(_REMIND_AFTER)
+
+    def _sockets(self) -> Iterator[Path]:
+        """Nobody listens where there is no folder."""
+        try:
+            check_private(self.folder)
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return iter(())
+        return (self.folder / name for name in names if name.endswith(".sock"))
+
+    def _post(self, path: Path, messages: list[bytes]) -> None:
+        """Each on a socket of its own: what one receiver leaves unread fills the sender's buffer,
+        and must not keep the others from hearing."""
+        self._full.discard(path)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                for message in messages:
+                    sender.sendto(message, str(path))
+        except ConnectionRefusedError:  # its process is gone
+            path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._full.add(path)
+
+    def _remind_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._reminder = loop.call_later(seconds, self._remind, seconds)
+
+    def _remind(self, waited: float) -> None:
+        """Those whose queue was full; one that stays so is stopped, and polls when it goes on."""
+        self._reminder = None
+        for path in tuple(self._full):
+            try:
+                self._post(path, [str(EVERYTHING).encode()])
+            except OSError:
+                self._full.discard(path)
+        if self._full and waited < _REMIND_UNTIL:
+            self._remind_in(waited * 2)
+
+    async def _hear(self) -> None:
+        make_private(self.folder)
+        path = self.folder / f"{os.getpid()}-{new_grant().hex[:8]}.sock"
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+            ear.setblocking(False)
+            ear.bind(str(path))
+            loop.add_reader(ear, self._read, ear)
+            try:
+                self._ear.ready()
+                while True:
+                    await asyncio.sleep(self._check_every)
+                    if not path.is_socket():
+                        raise FileNotFoundError("the socket was removed")
+            finally:
+                loop.remove_reader(ear)
+                path.unlink(missing_ok=True)
+                with suppress(OSError):  # others still listen there
+                    self.folder.rmdir()
+
+    def _read(self, ear: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                message = ear.recv(_LONGEST)
+            except (BlockingIOError, InterruptedError):
+                return
+            self._ear.take(message)

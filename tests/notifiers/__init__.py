@@ -1,0 +1,1 @@
+"""Hints, by whatever way they go."""

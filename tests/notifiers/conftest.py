@@ -1,0 +1,71 @@
+"""Every keeper, fresh for each test."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from holdfast.notifier import Notifier
+from tests.notifiers.keepers import (
+    DatagramKeeper,
+    Ears,
+    Keeper,
+    LocalKeeper,
+    PostgresKeeper,
+    RedisKeeper,
+)
+
+Open = Callable[..., Awaitable[tuple[Notifier, Ears]]]
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """pytest's own are too deep for the path of a socket."""
+    with tempfile.TemporaryDirectory(prefix="hf-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def keeper(request: pytest.FixtureRequest) -> Keeper | LocalKeeper | DatagramKeeper:
+    name = uuid4().hex
+    match request.param:
+        case "local":
+            return LocalKeeper(name)
+        case "postgres":
+            server = request.getfixturevalue("postgres_current")
+            return PostgresKeeper(request.getfixturevalue("fresh_database")(server))
+        case "redis":
+            return RedisKeeper(request.getfixturevalue("valkey"), name)
+        case "datagram":
+            return DatagramKeeper(request.getfixturevalue("short_folder"))
+        case other:
+            raise AssertionError(other)
+
+
+@asynccontextmanager
+async def listeners(keeper: Keeper) -> AsyncIterator[Open]:
+    """`await open(place, ...)` is a notifier that listens, and what it heard."""
+    opened: list[Notifier] = []
+
+    async def open(place: str = "here", **options: float) -> tuple[Notifier, Ears]:
+        notifier, ears = keeper.notifier(place, **options), Ears()
+        opened.append(notifier)
+        async with asyncio.timeout(10):
+            await notifier.listen(ears)
+        return notifier, ears
+
+    try:
+        yield open
+    finally:
+        for notifier in opened:
+            await notifier.close()
+
+
+@pytest.fixture
+async def open(keeper: Keeper) -> AsyncIterator[Open]:
+    async with listeners(keeper) as open:
+        yield open

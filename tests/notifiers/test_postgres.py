@@ -1,0 +1,73 @@
+"""What is particular about hints through PostgreSQL."""
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.notifier import Hint
+from holdfast.notifiers.postgres import PostgresNotifier, channel_of
+from tests.notifiers.keepers import SECRET, Ears
+from tests.servers import ask
+
+WORK = Hint("work", "mail")
+
+
+@pytest.fixture
+def pooled(pgbouncer, fresh_database):
+    return fresh_database(pgbouncer)
+
+
+@pytest.fixture
+def direct(pooled, pgbouncer):
+    return pooled.replace(f":{pgbouncer.port}/", f":{pgbouncer.behind.url.split(':')[-1][:-8]}")
+
+
+async def test_behind_a_pooler_it_says_once_that_it_does_not_hear(pooled, caplog):
+    notifier = PostgresNotifier(pooled.replace("postgres@", f"postgres:{SECRET}@"))
+    await notifier.listen(Ears())
+    await notifier.listen(Ears())
+    await notifier.close()
+    assert len(caplog.messages) == 1
+    assert "listen_url" in caplog.text
+    assert "polling" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_with_a_listen_url_hints_through_a_pooler_are_heard(pooled, direct):
+    notifier, ears = PostgresNotifier(pooled, listen_url=direct), Ears()
+    await notifier.listen(ears)
+    for i in range(5):
+        notifier.tell([Hint("work", f"name{i}")])
+        await ears.hear(Hint("work", f"name{i}"))
+    await notifier.close()
+
+
+async def test_a_hint_leaves_no_setting_behind(pooled, direct):
+    notifier, ears = PostgresNotifier(pooled, listen_url=direct), Ears()
+    await notifier.listen(ears)
+    notifier.tell([WORK])
+    await ears.hear(WORK)
+    await notifier.close()
+    assert ask(pooled, "show synchronous_commit") == [("on",)]
+
+
+def test_the_channel_carries_the_schema_and_fits_a_name_of_postgres():
+    assert channel_of("jobs") == "holdfast_jobs"
+    assert channel_of("a" * 54) == "holdfast_" + "a" * 54
+    first, second = channel_of("ä" * 30 + "a"), channel_of("ä" * 30 + "b")
+    assert first != second
+    assert len(first.encode()) <= 63
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://me:{SECRET}@x@host/db",
+        f"postgresql://me:{SECRET}/x@host/db",
+        f"postgresql://me:{SECRET}#x@host/db",
+        f"mysql://me:{SECRET}@host/db",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_and_not_quoted(url):
+    with pytest.raises(InvalidInput, match="percent-encode") as refused:
+        PostgresNotifier(url)
+    assert SECRET not in str(refused.value)
