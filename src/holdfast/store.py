@@ -7,6 +7,7 @@ not: ask `claimed` with its grant what it brought, and claim anew with a new one
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -29,6 +30,7 @@ __all__ = [
     "Lanes",
     "LeaseView",
     "Page",
+    "Prepared",
     "Producing",
     "Progress",
     "QueueLoad",
@@ -246,6 +248,16 @@ Cancelling = Literal["cancelled", "requested", "ended", "unknown"]
 # ── verbs ────────────────────────────────────────────────────────────────────────────────────
 
 
+class Prepared(Protocol):
+    """Tasks that lack only a connection: for callers that cannot await in their transaction."""
+
+    def write(self, conn: Any) -> list[UUID]:
+        """Write them on a connection of the caller's, in the thread that calls, inside the open
+        transaction: as `enqueue(conn=...)` does, and with the same answer. May be done again
+        after a rollback."""
+        ...
+
+
 class Producing(Protocol):
     """Bringing tasks in."""
 
@@ -255,6 +267,10 @@ class Producing(Protocol):
         With `conn` (a connection of the caller's, inside its transaction) they are accepted when
         that transaction commits. Raises `KeyConflict` when a key belongs to another payload.
         """
+        ...
+
+    async def prepare(self, drafts: Sequence[Draft]) -> Prepared:
+        """All that needs the store's own connections; `Prepared.write(conn)` does the rest."""
         ...
 
 
@@ -300,11 +316,19 @@ class Working(Protocol):
     async def renew(self, leases: Sequence[Lease], lease: timedelta) -> Renewed: ...
 
     async def settle(
-        self, settlements: Sequence[tuple[Lease, Settlement]], *, default_tries: int = 3
+        self,
+        settlements: Sequence[tuple[Lease, Settlement]],
+        *,
+        default_tries: int = 3,
+        conn: Any = None,
     ) -> frozenset[UUID]:
         """Write what follows from each attempt's end; answers the tasks that were refused.
 
         A settle that was already written by this very lease counts as accepted.
+
+        With `conn` (what `transaction()` yields, or a caller's connection) it is written when that
+        transaction commits. Then a refusal raises `LeaseLost`, so that all is rolled back, and the
+        answer is what to `wake_up` after the commit; `transaction()` does so by itself.
         """
         ...
 
@@ -450,6 +474,15 @@ class Views(Protocol):
 
 class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
     """All of it, over one database."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A connection inside a transaction, for rows of yours and, by `conn=`, what the store
+        writes: together or not at all. Leaving the block commits, an error rolls back.
+
+        PostgreSQL: an asyncpg connection apart from those that claim and renew. SQLite: the only
+        writer, so everyone waits; keep it short.
+        """
+        ...
 
     async def migrate(self) -> int:
         """Bring the schema up to this release; answers its version. Safe at any time."""

@@ -35,7 +35,7 @@ async def test_rows_and_tasks_are_undone_together(store, keeper):
 async def test_a_connection_that_is_not_ours_is_refused(store, dump, library):
     conn = library(":memory:")
     before = await dump()
-    with pytest.raises(InvalidInput, match=r"driver\.transaction\(\)"):
+    with pytest.raises(InvalidInput, match=r"store\.transaction\(\)"):
         await store.enqueue([draft()], conn=conn)
     conn.close()
     assert await dump() == before

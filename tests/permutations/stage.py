@@ -8,7 +8,7 @@ other lets go.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -68,6 +68,15 @@ class Actor:
         return rows
 
     async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        raise NotImplementedError
+
+    def call_on_sync(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        raise NotImplementedError
+
+    async def get_ready(self) -> None:
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
     async def migrate(self) -> int:

@@ -1,6 +1,7 @@
 """The way from a process to the database: where it may be overtaken, crash or lose an answer."""
 
 from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -95,6 +96,15 @@ class Line:
         raise StoreUnreachable("cut off")
 
     async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        raise NotImplementedError
+
+    def call_on_sync(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        raise NotImplementedError
+
+    async def get_ready(self) -> None:
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
     async def migrate(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -23,6 +24,7 @@ class Base:
         self._driver = driver
         self._lane_ids: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
+        self._owed: WeakKeyDictionary[Any, frozenset[UUID]] = WeakKeyDictionary()
 
     async def _call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         """Where a task stands in two places: take the doubles out and ask again."""

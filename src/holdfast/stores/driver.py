@@ -1,6 +1,7 @@
 """What a database must offer: verbs by name. The seam between the one store and its databases."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -30,8 +31,26 @@ class Driver(Protocol):
         """Run a verb on a connection of our own, durable when it returns."""
         ...
 
-    async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
-        """Run a verb on the caller's connection, inside its transaction."""
+    async def call_on(
+        self, conn: Any, verb: str, /, *, tell: Iterable[str] = (), **parameters: Any
+    ) -> Sequence[Row]:
+        """Run a verb on the caller's connection, inside its transaction. Where the database can
+        send hints (`holdfast.notifier`), `tell` is sent when that commits; each row of the answer
+        may be longer by a column then."""
+        ...
+
+    def call_on_sync(
+        self, conn: Any, verb: str, /, *, tell: Iterable[str] = (), **parameters: Any
+    ) -> Sequence[Row]:
+        """The same in the caller's own thread, once `get_ready` was called."""
+        ...
+
+    async def get_ready(self) -> None:
+        """Learn what `call_on_sync` must know, since it cannot ask."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A connection of ours inside a transaction: commits at the end, or rolls back."""
         ...
 
     async def migrate(self) -> int:

@@ -1,16 +1,16 @@
 """Bringing tasks in: one statement for many drafts; callers that come together share one commit."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from holdfast.errors import InvalidInput, KeyConflict
-from holdfast.stores.base import Base, policy_bytes, stands_twice
-from holdfast.stores.driver import Driver, DuplicateTask, MisplacedTask
+from holdfast.errors import InvalidInput
+from holdfast.stores.base import Base
+from holdfast.stores.driver import Driver, DuplicateTask
+from holdfast.stores.prepared import Prepared, accepted, columns, used_before
 from holdfast.stores.sharing import MOST_SHARED, Accepted, Sharing
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Draft
@@ -19,14 +19,6 @@ __all__ = ["Producing"]
 
 MOST_DRAFTS = 100_000
 _PARTS = attrgetter("queue", "type", "version", "tags", "requires", "tenant")
-_WISHES = attrgetter(
-    "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "parent"
-)
-_NO_WISHES = (None,) * 8
-_REST = (
-    "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
-    "while_pendings", "concurrency_keys", "parents",
-)  # fmt: skip
 
 
 class Producing(Base):
@@ -38,16 +30,20 @@ class Producing(Base):
         self._sharings: WeakKeyDictionary[asyncio.AbstractEventLoop, Sharing] = WeakKeyDictionary()
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
-        if len(drafts) > MOST_DRAFTS:
-            raise InvalidInput(
-                f"at most {MOST_DRAFTS:,} tasks go in one call, got {len(drafts):,}; "
-                "send them in parts"
-            )
+        _check_number(drafts)
         if not drafts:
             return []
-        if conn is not None or not self._share or len(drafts) >= MOST_SHARED:
-            return await self._accept_alone(drafts, conn)
+        if conn is not None:
+            return await self._accept_on(conn, drafts)
+        if not self._share or len(drafts) >= MOST_SHARED:
+            return (await self._accept(drafts)).all_or_none()
         return await self._sharing().enqueue(drafts)
+
+    async def prepare(self, drafts: Sequence[Draft]) -> Prepared:
+        _check_number(drafts)
+        await self._driver.get_ready()
+        lanes = await self._lanes_of(drafts, None) if drafts else []
+        return Prepared(self._driver, tuple(drafts), lanes)
 
     def _sharing(self) -> Sharing:
         """The callers of this event loop: a future is of no use in another one."""
@@ -57,26 +53,18 @@ class Producing(Base):
             found = self._sharings[loop] = Sharing(self._accept)
         return found
 
-    async def _accept_alone(self, drafts: Sequence[Draft], conn: Any = None) -> list[UUID]:
-        accepted = await self._accept(drafts, conn)
-        for conflict in accepted.conflicts.values():
-            raise conflict
-        return accepted.ids
+    async def _accept_on(self, conn: Any, drafts: Sequence[Draft]) -> list[UUID]:
+        asked = Prepared(self._driver, drafts, await self._lanes_of(drafts, conn))
+        with asked.explained():
+            return asked.answer(await self._driver.call_on(conn, "accept", **asked.parameters))
 
-    async def _accept(self, drafts: Sequence[Draft], conn: Any = None) -> Accepted:
-        parameters = _columns(drafts, await self._lanes_of(drafts, conn))
+    async def _accept(self, drafts: Sequence[Draft]) -> Accepted:
+        parameters = columns(drafts, await self._lanes_of(drafts, None))
         try:
-            if conn is not None:
-                rows = await self._driver.call_on(conn, "accept", **parameters)
-            else:
-                rows = await self._call("accept", **parameters)
+            rows = await self._call("accept", **parameters)
         except DuplicateTask:
-            if conn is not None:  # whose transaction may be lost by now: no answer would be true
-                raise _used_before() from None
             return Accepted(await self._written_before(drafts), {})
-        except MisplacedTask:  # on the caller's connection
-            raise stands_twice() from None
-        return self._answer(drafts, *rows[0])
+        return accepted(self._driver, drafts, rows)
 
     async def _written_before(self, drafts: Sequence[Draft]) -> list[UUID]:
         """The answer of this very call, which was lost; where an id is other work's: a refusal."""
@@ -84,11 +72,11 @@ class Producing(Base):
         rows = await self._call("known", ids=ids)
         known = {self._driver.uuid(id): mark for id, mark in rows}
         if any(known.get(draft.id, draft.fingerprint) != draft.fingerprint for draft in drafts):
-            raise _used_before()
+            raise used_before()
         keyed = [draft for draft in drafts if draft.id not in known and draft.key is not None]
         holders = await self._holders(keyed) if keyed else {}
         if len(set(ids)) < len(ids) or not (known.keys() | holders.keys()).issuperset(ids):
-            raise _used_before()
+            raise used_before()
         return [holders.get(id, id) for id in ids]
 
     async def _holders(self, drafts: Sequence[Draft]) -> dict[UUID, UUID]:
@@ -101,21 +89,6 @@ class Producing(Base):
         found = {(tenant, key, mark): self._driver.uuid(id) for tenant, key, id, mark in rows}
         places = ((draft, (draft.tenant, draft.key, draft.fingerprint)) for draft in drafts)
         return {draft.id: found[place] for draft, place in places if place in found}
-
-    def _answer(self, drafts: Sequence[Draft], taken: Any, by: Any, conflicts: Any) -> Accepted:
-        if not taken:
-            return Accepted([draft.id for draft in drafts], {})
-        late = self._uuids(taken)
-        holders = dict(zip(late, self._uuids(by), strict=True))
-        refused = {id for id, conflict in zip(late, conflicts, strict=True) if conflict}
-        return Accepted(
-            [holders.get(draft.id, draft.id) for draft in drafts],
-            {
-                draft.id: KeyConflict(draft.key or "", draft.tenant, holders[draft.id])
-                for draft in drafts
-                if draft.id in refused
-            },
-        )
 
     async def _lanes_of(self, drafts: Sequence[Draft], conn: Any) -> list[int]:
         parts = list(map(_PARTS, drafts))
@@ -148,48 +121,8 @@ class Producing(Base):
         return id
 
 
-def _columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
-    """One list per column; None where nobody asked for it."""
-    columns = {
-        "ids": [draft.id for draft in drafts],
-        "lanes": lanes,
-        "nps": [-draft.priority for draft in drafts],
-        "payloads": [draft.payload for draft in drafts],
-    }
-    if list(map(_WISHES, drafts)).count(_NO_WISHES) == len(drafts):
-        return {**columns, **dict.fromkeys(_REST)}
-    keys = _column(drafts, "key")
-    return {
-        **columns,
-        "max_tries": _max_tries(drafts),
-        "policies": _column(drafts, "retry", policy_bytes),
-        "delays": _column(drafts, "delay", timedelta.total_seconds),
-        "run_ats": _column(drafts, "run_at"),
-        "expires": _column(drafts, "expires", timedelta.total_seconds),
-        "keys": keys,
-        "tenants": keys and [draft.tenant for draft in drafts],
-        "fingerprints": keys and [draft.fingerprint for draft in drafts],
-        "while_pendings": keys and [draft.unique == "while_pending" for draft in drafts],
-        "concurrency_keys": _column(drafts, "concurrency_key"),
-        "parents": _column(drafts, "parent"),
-    }
-
-
-def _column(
-    drafts: Sequence[Draft], field: str, to: Callable[[Any], Any] | None = None
-) -> list[Any] | None:
-    values = list(map(attrgetter(field), drafts))
-    if values.count(None) == len(values):
-        return None
-    return [None if value is None else to(value) for value in values] if to else values
-
-
-def _max_tries(drafts: Sequence[Draft]) -> list[int | None] | None:
-    own, policies = _column(drafts, "max_tries"), _column(drafts, "retry")
-    if own is None and policies is None:
-        return None
-    return [d.max_tries or (d.retry.max_attempts if d.retry else None) for d in drafts]
-
-
-def _used_before() -> InvalidInput:
-    return InvalidInput("some of these task ids were used before; make a new id for each task")
+def _check_number(drafts: Sequence[Draft]) -> None:
+    if len(drafts) > MOST_DRAFTS:
+        raise InvalidInput(
+            f"at most {MOST_DRAFTS:,} tasks go in one call, got {len(drafts):,}; send them in parts"
+        )

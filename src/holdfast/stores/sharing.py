@@ -19,6 +19,12 @@ class Accepted(NamedTuple):
     ids: list[UUID]
     conflicts: dict[UUID, KeyConflict]
 
+    def all_or_none(self) -> list[UUID]:
+        """The ids, for one caller; the first conflict is its own."""
+        for conflict in self.conflicts.values():
+            raise conflict
+        return self.ids
+
 
 class _Caller(NamedTuple):
     drafts: Sequence[Draft]

@@ -1,5 +1,10 @@
 """The one store: all its parts over one driver."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.errors import LeaseLost
 from holdfast.stores.driver import Driver
 from holdfast.stores.flows import Flows
 from holdfast.stores.producing import Producing
@@ -15,6 +20,21 @@ class SqlStore(Producing, Upkeep, Flows, Steering, Views):
 
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:
         super().__init__(driver, share_commits=share_commits)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        try:
+            async with self._driver.transaction() as conn:
+                self._owed[conn] = frozenset()
+                try:
+                    yield conn
+                finally:
+                    wakes = self._owed.pop(conn)
+        except LeaseLost as lost:
+            if lost.leases and self._driver.one_writer:
+                await self._really_refused(list(lost.leases))
+            raise
+        await self._wake(wakes)
 
     async def migrate(self) -> int:
         return await self._driver.migrate()

@@ -132,17 +132,20 @@ class Working(Base):
         )
 
     async def settle(
-        self, settlements: Sequence[tuple[Lease, Settlement]], *, default_tries: int = 3
+        self,
+        settlements: Sequence[tuple[Lease, Settlement]],
+        *,
+        default_tries: int = 3,
+        conn: Any = None,
     ) -> frozenset[UUID]:
         if not settlements:
             return frozenset()
+        if conn is not None:
+            return await self._settle_on(conn, settlements, default_tries)
         accepted, parents = await self._settle(settlements, "holder", default_tries)
-        refused: list[Lease] = []
-        if accepted is not None:
-            refused = [lease for lease, _ in settlements if lease.task not in accepted]
-            refused = await self._really_refused(refused) if refused else []
-            parents += [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
-        await self._wake(parents)
+        refused = _left_out(settlements, accepted)
+        refused = await self._really_refused(refused) if refused else []
+        await self._wake(parents + _waiting(settlements))
         return frozenset(lease.task for lease in refused)
 
     async def progress(
@@ -223,14 +226,37 @@ class Working(Base):
         lapsed_only: bool = False,
     ) -> tuple[dict[UUID, str] | None, list[UUID]]:
         """What became of the accepted ones (None: all done), and the parents to wake."""
-        columns = _columns(settlements)
-        ask = {**columns, "by": by, "lapsed_only": lapsed_only, "default_tries": default_tries}
+        ask = _asked(settlements, by, default_tries, lapsed_only)
         try:
-            ((whole, accepted, states, parents),) = await self._driver.call("settle", **ask)
+            rows = await self._driver.call("settle", **ask)
         except MisplacedTask:
             # One bad row must not fail its batch for ever: its lease goes, and is lost.
-            await self._driver.call("repair_leases", ids=columns["ids"])
-            ((whole, accepted, states, parents),) = await self._call("settle", **ask)
+            await self._driver.call("repair_leases", ids=ask["ids"])
+            rows = await self._call("settle", **ask)
+        return self._settled(rows[0])
+
+    async def _settle_on(
+        self, conn: Any, settlements: Sequence[tuple[Lease, Settlement]], default_tries: int
+    ) -> frozenset[UUID]:
+        """All of them, or `LeaseLost`. What this lease settled before is lost to it as well: the
+        rows that go with it were written then, and must not be written again."""
+        ask = _asked(settlements, "holder", default_tries, lapsed_only=False)
+        try:
+            rows = await self._driver.call_on(conn, "settle", **ask)
+        except MisplacedTask:
+            raise stands_twice() from None
+        accepted, parents = self._settled(rows[0])
+        if refused := _left_out(settlements, accepted):
+            if not self._driver.one_writer:  # else `transaction()` does it, after the rollback
+                await self._really_refused(refused)
+            raise LeaseLost("settle", refused[0].task, refused)
+        wakes = frozenset(parents + _waiting(settlements))
+        if any(ours is conn for ours in self._owed):  # some libraries' connections have no hash
+            self._owed[conn] |= wakes
+        return wakes
+
+    def _settled(self, row: Sequence[Any]) -> tuple[dict[UUID, str] | None, list[UUID]]:
+        whole, accepted, states, parents = row
         if whole:
             return None, self._uuids(parents)
         ids = self._uuids(accepted)
@@ -253,6 +279,28 @@ class Working(Base):
         """Whoever waits and whoever wakes both look after their commit: one sees the other."""
         if ids := sorted(set(tasks)):
             await self._call("wake_up", ids=ids)
+
+
+def _left_out(
+    settlements: Sequence[tuple[Lease, Settlement]], accepted: dict[UUID, str] | None
+) -> list[Lease]:
+    if accepted is None:
+        return []
+    return [lease for lease, _ in settlements if lease.task not in accepted]
+
+
+def _waiting(settlements: Sequence[tuple[Lease, Settlement]]) -> list[UUID]:
+    return [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
+
+
+def _asked(
+    settlements: Sequence[tuple[Lease, Settlement]],
+    by: str,
+    default_tries: int,
+    lapsed_only: bool,
+) -> dict[str, Any]:
+    columns = _columns(settlements)
+    return {**columns, "by": by, "lapsed_only": lapsed_only, "default_tries": default_tries}
 
 
 def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:

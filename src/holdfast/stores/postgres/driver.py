@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from importlib.resources import files
 from typing import Any
@@ -12,13 +12,14 @@ from weakref import WeakSet
 
 import asyncpg
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.stores import queries
 from holdfast.stores.driver import Row
 from holdfast.stores.postgres import schema as schemas
-from holdfast.stores.postgres.address import where
+from holdfast.stores.postgres.address import channel, hint_payload, where
+from holdfast.stores.postgres.callers.recognise import recognise, recognise_blocking
 from holdfast.stores.postgres.pool import Pool
-from holdfast.stores.postgres.problems import PROBLEMS, explain, explain_theirs
+from holdfast.stores.postgres.problems import PROBLEMS, explain, explain_theirs, root_of
 
 __all__ = ["PostgresDriver"]
 
@@ -27,12 +28,14 @@ _TRIES = 10
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _BULK = 1000  # from this many rows on, COPY is quicker than a statement with arrays
 _NOT_BY_COPY = ("delays", "run_ats", "expires", "keys", "concurrency_keys")
-_HOME = "select current_database(), to_regclass($1)::oid"
+_HOME = "select current_database()::text, to_regclass($1::text)::oid"
+_ROLLBACK = 5.0
 
 
 class PostgresDriver:
     """One schema of one database. `timeout`: seconds that a call may take, the wait for a free
-    connection included."""
+    connection included. `transactions`: how many connections `transaction()` may open, apart from
+    the `connections` of all other calls."""
 
     one_writer = False
 
@@ -44,14 +47,17 @@ class PostgresDriver:
         connections: int = 8,
         public_views: bool = True,
         timeout: float = 30.0,
+        transactions: int = 8,
     ) -> None:
-        if type(connections) is not int or not 1 <= connections <= 1000:
-            raise InvalidInput(f"connections must be from 1 to 1000, got {connections!r:.80}")
+        for what, number in (("connections", connections), ("transactions", transactions)):
+            if type(number) is not int or not 1 <= number <= 1000:
+                raise InvalidInput(f"{what} must be from 1 to 1000, got {number!r:.80}")
         self.schema = schemas.check_schema(schema)
         self._public_views = public_views
         self._timeout = timeout
         self._where = where(url)
         self._pool = Pool(url, connections)
+        self._apart = Pool(url, transactions)
         self._home: Row = None
         self._neighbours: WeakSet[Any] = WeakSet()  # callers' connections that lead to our home
         self._statements = {
@@ -74,15 +80,67 @@ class PostgresDriver:
             await asyncio.sleep(random.random() * 0.002 * 2**tried)
         raise AssertionError("unreachable")
 
-    async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+    async def call_on(
+        self, conn: Any, verb: str, /, *, tell: Iterable[str] = (), **parameters: Any
+    ) -> Sequence[Row]:
         self._pool.check()
-        if not isinstance(conn, asyncpg.Connection):
-            raise InvalidInput(
-                f"conn= takes an asyncpg connection to the same database, not a {type(conn)}"
-            )
-        with self._explained(explain_theirs):
-            await self._check_neighbour(conn)
-            return await self._fetch(conn, verb, parameters, None)
+        theirs = recognise(conn)
+        with self._explained_theirs():
+            raw = await theirs.raw()
+            if raw not in self._neighbours:
+                (found,) = await theirs.fetch(_HOME, self._place)
+                if tuple(found) != self._home:
+                    await self._learn_home()
+                self._check_neighbour(raw, found)
+            statement, values = self._telling(verb, parameters, tell)
+            return await theirs.fetch(statement, *values)
+
+    def call_on_sync(
+        self, conn: Any, verb: str, /, *, tell: Iterable[str] = (), **parameters: Any
+    ) -> Sequence[Row]:
+        theirs = recognise_blocking(conn)
+        with self._explained_theirs():
+            raw = theirs.raw()
+            if raw not in self._neighbours:
+                (found,) = theirs.fetch(_HOME, self._place)
+                self._check_neighbour(raw, found)
+            statement, values = self._telling(verb, parameters, tell)
+            return theirs.fetch(statement, *values)
+
+    async def get_ready(self) -> None:
+        if self._home is None:
+            with self._explained(explain):
+                await self._learn_home()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
+        """A transaction of yours, on a connection of ours that no other call waits for.
+
+        Leaving the block commits, an error rolls back. What your own statements raise is asyncpg's.
+        """
+        self._pool.check()
+        async with AsyncExitStack() as stack:
+            with self._explained(explain):
+                conn = await stack.enter_async_context(self._apart.connection(self._timeout))
+                transaction = conn.transaction()
+                async with asyncio.timeout(self._timeout):
+                    await transaction.start()
+            try:
+                yield conn
+                with self._explained(explain_theirs):
+                    async with asyncio.timeout(self._timeout):
+                        await conn.execute("select 1")  # a failed one would "commit" in silence
+                        await transaction.commit()
+            except BaseException:
+                with suppress(*PROBLEMS):
+                    async with asyncio.timeout(_ROLLBACK):
+                        await transaction.rollback()
+                conn.terminate()  # nobody knows what it was left with
+                raise
+            try:
+                await conn.reset(timeout=_ROLLBACK)
+            except PROBLEMS:
+                conn.terminate()
 
     async def migrate(self) -> int:
         with self._explained(explain):
@@ -97,6 +155,7 @@ class PostgresDriver:
 
     async def close(self) -> None:
         await self._pool.close()
+        await self._apart.close()
 
     def uuid(self, value: Any) -> UUID:
         return value  # type: ignore[no-any-return]
@@ -150,22 +209,54 @@ class PostgresDriver:
             case _:
                 return self._timeout
 
-    async def _check_neighbour(self, conn: asyncpg.Connection) -> None:
+    def _telling(
+        self, verb: str, parameters: dict[str, Any], tell: Iterable[str]
+    ) -> tuple[str, list[Any]]:
+        """The verb's statement and values; it sends hints too, when the transaction commits."""
+        statement, names = self._statements[verb]
+        values = [parameters[name] for name in names]
+        if hints := hint_payload(tell):
+            place = len(names) + 1
+            statement = (
+                f"select said.*, pg_notify(${place}::text, ${place + 1}::text)\n"
+                f"from (\n{statement}\n) said"
+            )
+            values += [channel(self.schema), hints]
+        return statement, values
+
+    @property
+    def _place(self) -> str:
+        return f'"{self.schema}".task'
+
+    async def _learn_home(self) -> None:
+        async with self._pool.connection(self._timeout) as ours:
+            (home,) = await ours.fetch(_HOME, self._place, timeout=self._timeout)
+        self._home = tuple(home)
+
+    def _check_neighbour(self, raw: Any, found: Row) -> None:
         """Once for each connection: a task that went into another database would be lost."""
-        real = getattr(conn, "_con", None) or conn  # a pool lends a new cover each time
-        if real in self._neighbours:
-            return
-        place = f'"{self.schema}".task'
-        (theirs,) = await conn.fetch(_HOME, place)
-        if theirs != self._home:
-            async with self._pool.connection(self._timeout) as ours:
-                (self._home,) = await ours.fetch(_HOME, place, timeout=self._timeout)
-        if theirs != self._home:
+        if self._home is None or tuple(found) != self._home or self._home[1] is None:
+            self._home = None  # the schema may have been made anew: learn it again the next time
             raise InvalidInput(
-                f"conn= is connected to the database {theirs[0]!r}, where the schema "
+                f"conn= is connected to the database {found[0]!r}, where the schema "
                 f"{self.schema!r} of this store is not; connect it to {self._where}"
             )
-        self._neighbours.add(real)
+        self._neighbours.add(raw)
+
+    @contextmanager
+    def _explained_theirs(self) -> Iterator[None]:
+        """The errors of the caller's library in our own words. The cause is the driver's error:
+        around it some libraries put the values that were asked for."""
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except Exception as error:
+            found = root_of(error)
+            if found is None:
+                raise
+            cause, root = found
+            raise explain_theirs(root, self.schema, self._where) from cause
 
     @contextmanager
     def _explained(self, how: Callable[[Exception, str, str], Exception]) -> Iterator[None]:

@@ -2,10 +2,13 @@
 select holdfast.intern_lane(:queue, :type, :version, :tags, :requires, :tenant)
 
 -- name: accept
+-- Also on connections of callers, whose libraries may not ask for the types: they are said.
 select taken_ids, taken_by, conflicts
 from holdfast.accept(
-  :ids, :lanes, :nps, :payloads, :max_tries, :policies, :delays, :run_ats, :expires,
-  :keys, :tenants, :fingerprints, :while_pendings, :concurrency_keys, :parents
+  :ids::uuid[], :lanes::int[], :nps::smallint[], :payloads::bytea[], :max_tries::smallint[],
+  :policies::bytea[], :delays::float8[], :run_ats::timestamptz[], :expires::float8[],
+  :keys::text[], :tenants::text[], :fingerprints::bytea[], :while_pendings::boolean[],
+  :concurrency_keys::text[], :parents::uuid[]
 )
 
 -- name: known

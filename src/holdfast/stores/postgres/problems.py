@@ -1,11 +1,15 @@
 """What PostgreSQL's and asyncpg's errors mean, in our own words."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import asyncpg
 
 from holdfast.errors import InvalidInput, SchemaMismatch, StoreError, StoreUnreachable
 from holdfast.stores.driver import DuplicateTask, MisplacedTask
+from holdfast.stores.postgres.callers.caller import is_a
 
-__all__ = ["PROBLEMS", "explain", "explain_theirs", "said"]
+__all__ = ["PROBLEMS", "explain", "explain_theirs", "root_of", "said"]
 
 PROBLEMS = (
     OSError,
@@ -91,9 +95,44 @@ def explain_theirs(error: Exception, schema: str, where: str) -> Exception:
             return explain(error, schema, where)
 
 
+def root_of(error: Exception) -> tuple[Exception, Exception] | None:
+    """What the driver said that a caller's library raised this for, and the same as asyncpg would
+    put it. None: it is of no database."""
+    for cause in _causes(error):
+        if isinstance(cause, PROBLEMS):
+            return cause, cause
+        if is_a(cause, "psycopg", "Error"):
+            return cause, _as_asyncpg(cause)
+    if type(error).__module__.partition(".")[0] in ("sqlalchemy", "django"):
+        return error, asyncpg.InterfaceError(said(error))
+    return None
+
+
 def said(error: BaseException) -> str:
     """The error's own words, without the rows that PostgreSQL adds to them."""
     return str(error.args[0]) if error.args and isinstance(error.args[0], str) else str(error)
+
+
+def _causes(error: BaseException | None) -> Iterator[Exception]:
+    while isinstance(error, Exception):
+        yield error
+        error = getattr(error, "orig", None) or error.__cause__
+
+
+def _as_asyncpg(error: Any) -> Exception:
+    if error.sqlstate is None:
+        is_value = is_a(error, "psycopg", "DataError")
+        return (asyncpg.DataError if is_value else asyncpg.InterfaceError)(str(error))
+    about = error.diag
+    fields = {
+        "S": "ERROR",
+        "C": error.sqlstate,
+        "M": about.message_primary or type(error).__name__,
+        "D": about.message_detail,
+        "n": about.constraint_name,
+    }
+    as_asyncpg: Exception = asyncpg.PostgresError.new(fields)
+    return as_asyncpg
 
 
 def _is_gone(error: asyncpg.PostgresError) -> bool:

@@ -82,10 +82,13 @@ select id, cancel_requested
 from holdfast.renew(:ids, :grants, :lease)
 
 -- name: settle
+-- Also on connections of callers, whose libraries may not ask for the types: they are said.
 select whole, accepted, states, parents
 from holdfast.settle(
-  :ids, :grants, :verdicts, :delays, :refunds, :alones, :wakes, :reasons, :results,
-  :error_types, :errors, :details, :seen_ids, :seen, :by, :lapsed_only, :default_tries
+  :ids::uuid[], :grants::uuid[], :verdicts::text[], :delays::float8[], :refunds::boolean[],
+  :alones::boolean[], :wakes::int[], :reasons::text[], :results::bytea[], :error_types::text[],
+  :errors::text[], :details::bytea[], :seen_ids::uuid[], :seen::bigint[], :by::text,
+  :lapsed_only::boolean, :default_tries::int
 )
 
 -- name: settled

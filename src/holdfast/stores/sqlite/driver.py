@@ -1,7 +1,7 @@
 """SQLite through apsw: verbs by name, on a thread that writes and two that read, or on none."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -62,17 +62,22 @@ class SqliteDriver:
         )
         return rows
 
-    async def call_on(self, conn: Any, verb: str, /, **parameters: Any) -> Sequence[Row]:
+    async def call_on(
+        self, conn: Any, verb: str, /, *, tell: Iterable[str] = (), **parameters: Any
+    ) -> Sequence[Row]:
         self._check()
         if not isinstance(conn, SqliteConnection):
-            raise InvalidInput(
-                "on SQLite conn= takes only what `driver.transaction()` yields, not a "
-                f"{type(conn)}: two SQLite libraries on one file drop each other's locks, and a "
-                "committed row can be lost"
-            )
+            raise _not_ours(conn)
         if not conn.belongs_to(self._place):
-            raise InvalidInput("conn= belongs to another store; take one from this store's driver")
+            raise InvalidInput("conn= belongs to another store; take one from this store")
         return await conn.call(VERBS[verb], parameters)
+
+    def call_on_sync(
+        self, conn: Any, verb: str, /, *, tell: Iterable[str] = (), **parameters: Any
+    ) -> Sequence[Row]:
+        raise _not_ours(conn)
+
+    async def get_ready(self) -> None: ...
 
     @asynccontextmanager
     async def transaction(self, at_most: float = 5.0) -> AsyncIterator[SqliteConnection]:
@@ -164,3 +169,11 @@ class SqliteDriver:
                 "this process was forked from the one that opened the store; spawn processes "
                 "instead, and open the store in each"
             )
+
+
+def _not_ours(conn: Any) -> InvalidInput:
+    return InvalidInput(
+        "on SQLite conn= takes only what `async with store.transaction() as conn:` yields, with "
+        f"`await`, not a {type(conn)}: two SQLite libraries on one file drop each other's locks, "
+        "and a committed row can be lost"
+    )

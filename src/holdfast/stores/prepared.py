@@ -1,0 +1,124 @@
+"""Drafts in the shape of the statement that accepts them, and what its answer means."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import InvalidInput, KeyConflict
+from holdfast.notifier import Hint
+from holdfast.stores.base import policy_bytes, stands_twice
+from holdfast.stores.driver import Driver, DuplicateTask, MisplacedTask, Row
+from holdfast.stores.sharing import Accepted
+from holdfast.tasks.task import Draft
+
+__all__ = ["Prepared", "accepted", "columns", "used_before"]
+
+_WISHES = attrgetter(
+    "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "parent"
+)
+_NO_WISHES = (None,) * 8
+_REST = (
+    "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
+    "while_pendings", "concurrency_keys", "parents",
+)  # fmt: skip
+
+
+class Prepared:
+    """Keeps `holdfast.store.Prepared`: all is known but the connection. Of no thread or loop."""
+
+    def __init__(self, driver: Driver, drafts: Sequence[Draft], lanes: list[int]) -> None:
+        self._driver, self._drafts = driver, drafts
+        self._columns = columns(drafts, lanes)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """For the verb `accept` on a caller's connection."""
+        queues = dict.fromkeys(draft.queue for draft in self._drafts)
+        return {**self._columns, "tell": [str(Hint("work", queue)) for queue in queues]}
+
+    def write(self, conn: Any) -> list[UUID]:
+        if not self._drafts:
+            return []
+        with self.explained():
+            return self.answer(self._driver.call_on_sync(conn, "accept", **self.parameters))
+
+    def answer(self, rows: Sequence[Row]) -> list[UUID]:
+        return accepted(self._driver, self._drafts, rows).all_or_none()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Nothing is put right on a caller's connection: its transaction may be lost by now."""
+        try:
+            yield
+        except DuplicateTask:
+            raise used_before() from None
+        except MisplacedTask:
+            raise stands_twice() from None
+
+
+def accepted(driver: Driver, drafts: Sequence[Draft], rows: Sequence[Row]) -> Accepted:
+    """What became of each draft."""
+    taken, by, conflicts = rows[0][:3]
+    if not taken:
+        return Accepted([draft.id for draft in drafts], {})
+    late = [driver.uuid(id) for id in taken]
+    holders = dict(zip(late, map(driver.uuid, by), strict=True))
+    refused = {id for id, conflict in zip(late, conflicts, strict=True) if conflict}
+    return Accepted(
+        [holders.get(draft.id, draft.id) for draft in drafts],
+        {
+            draft.id: KeyConflict(draft.key or "", draft.tenant, holders[draft.id])
+            for draft in drafts
+            if draft.id in refused
+        },
+    )
+
+
+def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
+    """One list per column; None where nobody asked for it."""
+    columns = {
+        "ids": [draft.id for draft in drafts],
+        "lanes": lanes,
+        "nps": [-draft.priority for draft in drafts],
+        "payloads": [draft.payload for draft in drafts],
+    }
+    if list(map(_WISHES, drafts)).count(_NO_WISHES) == len(drafts):
+        return {**columns, **dict.fromkeys(_REST)}
+    keys = _column(drafts, "key")
+    return {
+        **columns,
+        "max_tries": _max_tries(drafts),
+        "policies": _column(drafts, "retry", policy_bytes),
+        "delays": _column(drafts, "delay", timedelta.total_seconds),
+        "run_ats": _column(drafts, "run_at"),
+        "expires": _column(drafts, "expires", timedelta.total_seconds),
+        "keys": keys,
+        "tenants": keys and [draft.tenant for draft in drafts],
+        "fingerprints": keys and [draft.fingerprint for draft in drafts],
+        "while_pendings": keys and [draft.unique == "while_pending" for draft in drafts],
+        "concurrency_keys": _column(drafts, "concurrency_key"),
+        "parents": _column(drafts, "parent"),
+    }
+
+
+def _column(
+    drafts: Sequence[Draft], field: str, to: Callable[[Any], Any] | None = None
+) -> list[Any] | None:
+    values = list(map(attrgetter(field), drafts))
+    if values.count(None) == len(values):
+        return None
+    return [None if value is None else to(value) for value in values] if to else values
+
+
+def _max_tries(drafts: Sequence[Draft]) -> list[int | None] | None:
+    own, policies = _column(drafts, "max_tries"), _column(drafts, "retry")
+    if own is None and policies is None:
+        return None
+    return [d.max_tries or (d.retry.max_attempts if d.retry else None) for d in drafts]
+
+
+def used_before() -> InvalidInput:
+    return InvalidInput("some of these task ids were used before; make a new id for each task")
