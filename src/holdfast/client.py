@@ -71,8 +71,8 @@ class Client:
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         ids = await self._accept(drafts, conn)
         if conn is None:  # the caller's transaction carries its own hints
-            due = {draft.queue for draft in drafts if not draft.delay and draft.run_at is None}
-            self._notifier.tell(Hint("work", queue) for queue in due)
+            # Also of what is not due yet: whoever rests shall not rest past it.
+            self._notifier.tell(Hint("work", queue) for queue in {d.queue for d in drafts})
         return ids
 
     async def _accept(self, drafts: Sequence[Draft], conn: Any) -> list[UUID]:

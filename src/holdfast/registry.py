@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import update_wrapper
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -199,15 +199,23 @@ class Call(Generic[R]):
 class Registry:
     """Functions by (name, version); what is not found here is looked for below."""
 
+    additions: ClassVar[int] = 0  # to all registries
+
     def __init__(self, below: "Registry | None" = None) -> None:
         self._own: dict[tuple[str, str], Function[..., Any, Any]] = {}
         self._below = below
+        self._all: dict[tuple[str, str], Function[..., Any, Any]] = {}
+        self._as_of = -1
 
     def __iter__(self) -> Iterator[Function[..., Any, Any]]:
         return iter(self.all().values())
 
-    def all(self) -> dict[tuple[str, str], Function[..., Any, Any]]:
-        return {**(self._below.all() if self._below else {}), **self._own}
+    def all(self) -> Mapping[tuple[str, str], Function[..., Any, Any]]:
+        """Asked for with every task that starts, so it is put together once for each change."""
+        if self._as_of != Registry.additions:
+            self._as_of = Registry.additions
+            self._all = {**(self._below.all() if self._below else {}), **self._own}
+        return self._all
 
     def add(self, function: Function[..., Any, Any]) -> None:
         there = self._own.get((function.name, function.version))
@@ -217,6 +225,7 @@ class Registry:
                 f"{_origin(function)}; give one of them another name="
             )
         self._own[function.name, function.version] = function
+        Registry.additions += 1
 
     def find(self, name: str, version: str = "") -> Function[..., Any, Any]:
         """By its name, or by the last part of it where that is unambiguous."""

@@ -8,7 +8,9 @@ from holdfast.errors import InvalidInput
 from holdfast.stores.driver import Driver
 from holdfast.stores.sql import SqlStore
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "postgres_parts"]
+
+_OURS = ("schema", "public_views", "connections", "listen_url")
 
 _SCHEMES = "sqlite:///file.db, sqlite:////absolute/file.db, sqlite://:memory: or postgresql://…"
 
@@ -27,7 +29,8 @@ async def open_store(
     last moments before a power cut for speed. `postgresql://user:password@host/db?schema=name`
     takes what asyncpg takes, and the schema to live in. For PostgreSQL only, also in the URL
     (`?public_views=0&connections=4`): whether the views for people also go into `public`, and how
-    many connections the store may open.
+    many connections the store may open, and where to listen for hints (`listen_url`, past a
+    pooler).
     """
     driver = _driver(url, clock or SystemClock(), public_views, connections)
     store = SqlStore(driver)
@@ -65,16 +68,25 @@ def _sqlite(url: str, clock: Clock) -> Driver:
 
 
 def _postgres(url: str, public_views: bool, connections: int) -> Driver:
-    from holdfast.stores.postgres.address import check_url
     from holdfast.stores.postgres.driver import PostgresDriver
+
+    plain, own = postgres_parts(url)
+    return PostgresDriver(
+        plain,
+        schema=own.get("schema", "holdfast"),
+        public_views=_yes_or_no("public_views", own.get("public_views", str(int(public_views)))),
+        connections=_number("connections", own.get("connections", str(connections))),
+    )
+
+
+def postgres_parts(url: str) -> tuple[str, dict[str, str]]:
+    """The URL as asyncpg takes it, and the options in it that are ours."""
+    from holdfast.stores.postgres.address import check_url
 
     parts = check_url(url)
     query = dict(parse_qsl(parts.query))
-    schema = query.pop("schema", "holdfast")
-    views = _yes_or_no("public_views", query.pop("public_views", str(int(public_views))))
-    size = _number("connections", query.pop("connections", str(connections)))
-    plain = urlunsplit(parts._replace(query=urlencode(query)))
-    return PostgresDriver(plain, schema=schema, public_views=views, connections=size)
+    own = {name: query.pop(name) for name in _OURS if name in query}
+    return urlunsplit(parts._replace(query=urlencode(query))), own
 
 
 def _options(query: str, known: set[str]) -> dict[str, str]:

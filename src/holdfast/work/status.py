@@ -1,6 +1,7 @@
 """Where a worker is in its life, for those who wait for it or ask after its health."""
 
 import asyncio
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -21,11 +22,18 @@ class WorkerLifecycle:
         self.name = name
         self.state = WorkerState.STARTING
         self.drain_requested = False
-        self.facts: dict[str, Any] = {}
+        self._facts: Callable[[], dict[str, Any]] = dict
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def __repr__(self) -> str:
         return f"<WorkerLifecycle {self.name} {self.state}>"
+
+    def follow(self, facts: Callable[[], dict[str, Any]]) -> None:
+        """What the worker says of itself, from now on."""
+        self._facts = facts
+
+    def overview(self) -> dict[str, Any]:
+        return {"name": self.name, "state": str(self.state), **self._facts()}
 
     def move(self, state: WorkerState) -> None:
         self.state = state
@@ -47,7 +55,7 @@ class WorkerLifecycle:
     async def wait_until_drain(self) -> None:
         await self._until(lambda: self.drain_requested)
 
-    async def _until(self, reached: Any) -> None:
+    async def _until(self, reached: Callable[[], bool]) -> None:
         mine = (asyncio.get_running_loop(), asyncio.Event())
         self._waiting.append(mine)
         try:

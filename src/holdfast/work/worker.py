@@ -150,6 +150,8 @@ class Worker:
             self._record,
             active=len(self._running),
             status=str(self._lifecycle.state),
+            tasks_acquired=self._acquired,
+            poll_interval=self._pace.interval,
         )
 
     def look_now(self) -> None:
@@ -157,9 +159,18 @@ class Worker:
         self._pace.snap_back()
         self._wake.set()
 
-    @property
-    def active(self) -> list[UUID]:
-        return list(self._running)
+    def facts(self) -> dict[str, Any]:
+        """This worker as health checks and pages show it."""
+        slots, active = self._settings.slots, len(self._running)
+        return {
+            "worker_id": self._record.name,
+            "active_jobs": active,
+            "max_jobs": slots,
+            "utilization": active / slots,
+            "active_job_ids": [str(task) for task in self._running],
+            "tasks_acquired": self._acquired,
+            "poll_interval": self._pace.interval,
+        }
 
     # ── the life of a worker ─────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,351 @@
+"""The app: one store, the functions that its workers know, and what people do with both."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from holdfast import config
+from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
+from holdfast.app.home import Home
+from holdfast.app.portal import Portal
+from holdfast.app.serving import Served, serve
+from holdfast.client import Client, TaskHandle, task_id
+from holdfast.clock import Clock, SystemClock
+from holdfast.context import current
+from holdfast.errors import InvalidInput, LeaseLost
+from holdfast.observer import MetricsRecorder, Observer
+from holdfast.observers.recorder import Recording
+from holdfast.registry import Call, Function, Registry, durable, functions
+from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
+from holdfast.tasks.durations import Duration
+from holdfast.tasks.task import Task, TaskStatus
+from holdfast.work.status import WorkerLifecycle, WorkerState
+
+__all__ = ["Holdfast"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+AnyTask = TaskHandle[Any] | UUID | str
+
+logger = logging.getLogger("holdfast")
+_DEFAULT = "sqlite:///holdfast.db"
+
+
+class Holdfast:
+    """Durable tasks on one store.
+
+    >>> app = Holdfast()                                # a file, holdfast.db
+    >>> app = Holdfast("postgresql://user@host/db")     # many machines
+    """
+
+    backends = Backends
+    notifications = Notifications
+    durable = staticmethod(durable)
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        backend: Backend | None = None,
+        notification_backend: RedisBackend | None = None,
+        poll_min_interval: float | None = None,
+        poll_max_interval: float | None = None,
+        poll_backoff_factor: float | None = None,
+        metrics: MetricsRecorder | None = None,
+        observers: Iterable[Observer] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        if store is not None and backend is not None:
+            raise InvalidInput("give the store as a URL or as a backend, not both")
+        self.config = config.read(os.environ)
+        self.functions = Registry(below=functions)
+        self.durable = self.functions.durable
+        url = store or (backend and backend.url) or self._from_environment()
+        redis = notification_backend
+        if redis is None and self.config.redis_url:
+            redis = RedisBackend(self.config.redis_url)
+        self.home = Home(
+            url, redis=redis, clock=clock or SystemClock(), auto_migrate=self.config.auto_migrate
+        )
+        self.polling = (
+            poll_min_interval or self.config.poll_min,
+            poll_max_interval or self.config.poll_max,
+            poll_backoff_factor or self.config.poll_backoff_factor,
+        )
+        self.observers: tuple[Observer, ...] = tuple(observers)
+        if metrics is not None:
+            self.observers += (Recording(metrics),)
+        self._portal = Portal()
+        self._lifecycles: list[WorkerLifecycle] = []
+
+    def _from_environment(self) -> str:
+        url = self.config.store or _DEFAULT
+        origin = self.config.origin.get("store")
+        scheme = url.partition("://")[0].partition("+")[0]
+        if origin == "DATABASE_URL" and scheme not in ("postgresql", "postgres", "sqlite"):
+            logger.warning("DATABASE_URL is no store of ours; using %s", _DEFAULT)
+            return _DEFAULT
+        if origin == "DATABASE_URL":
+            url = f"{scheme}://{url.partition('://')[2]}"
+        logger.info("the store is %s, from %s", _plain(url), origin or "the default")
+        return url
+
+    async def __aenter__(self) -> "Holdfast":
+        await self.home.client()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what this app has opened."""
+        await asyncio.to_thread(self._portal.close, self.home.close())
+        await self.home.close()
+
+    # ── tasks ────────────────────────────────────────────────────────────────────────────────
+
+    async def dispatch(
+        self, function: Function[P, Any, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskHandle[R]:
+        """Make a task of this call. It is on disk when this returns."""
+        return await (await self._client()).dispatch(_call(function, args, kwargs))
+
+    async def dispatch_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
+        """All of them or none, in one statement: `[charge.call(i) for i in range(1000)]`."""
+        return await (await self._client()).dispatch_many(calls)
+
+    def dispatch_sync(
+        self, function: Function[P, Any, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskHandle[R]:
+        """The same for code that does not await."""
+        call = _call(function, args, kwargs)
+        conn = call.function.wishes.conn
+        if conn is None:
+            return self._portal.run(self._dispatch(call))
+        prepared = self._portal.run(self._prepare(call))
+        (task,) = prepared.write(conn)
+        return TaskHandle(self._portal.run(self._client()), task, call.function)
+
+    async def _dispatch(self, call: Call[R]) -> TaskHandle[R]:
+        return await (await self._client()).dispatch(call)
+
+    async def _prepare(self, call: Call[Any]) -> Any:
+        return await (await self._client()).store.prepare([call.draft()])
+
+    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for any of the app's coroutines in code that does not await:
+        `app.run_sync(task.result(timeout=30))`."""
+        return self._portal.run(work)
+
+    async def wait_for(self, task: AnyTask, timeout: float | timedelta | None = None) -> Ending:
+        return await (await self._client()).wait_for(task, timeout=timeout)
+
+    async def state_of(self, task: AnyTask) -> Task:
+        return await (await self._client()).state_of(task)
+
+    async def cancel(self, task: AnyTask) -> Cancelling:
+        return await (await self._client()).cancel(task)
+
+    async def retry(self, task: AnyTask) -> bool:
+        """A new life for what failed or was cancelled; what waits for its time goes ahead."""
+        return bool(await (await self._client()).retry([task]))
+
+    async def list_tasks(
+        self,
+        *,
+        status: TaskStatus | str | None = None,
+        queue: str | None = None,
+        type: str | None = None,
+        tenant: str | None = None,
+        tag: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        try:
+            wanted = None if status is None else TaskStatus(status)
+        except ValueError:
+            raise InvalidInput(f"status {status!r} is none of {', '.join(TaskStatus)}") from None
+        filter = TaskFilter(status=wanted, queue=queue, type=type, tenant=tenant, tag=tag)
+        client = await self._client()
+        return await client.store.list_tasks(filter, cursor=cursor, limit=limit)
+
+    async def send_signal(self, task: AnyTask, name: str, value: Any = None) -> bool:
+        """Queue a signal for a durable function; False where it has ended."""
+        from holdfast.ids import new_id
+        from holdfast.tasks.payload import encode
+
+        client = await self._client()
+        return await client.store.send_signal(task_id(task), new_id(), name, encode(value))
+
+    # ── dead letters, leases, queues ─────────────────────────────────────────────────────────
+
+    async def list_dead_letters(self, *, queue: str | None = None, limit: int = 50) -> list[Task]:
+        return (await self.list_tasks(status=TaskStatus.FAILED, queue=queue, limit=limit)).tasks
+
+    async def replay_dead_letter(self, task: AnyTask) -> bool:
+        """Give a task that failed for good a new life, with all its tries."""
+        state = await self.state_of(task)
+        return state.status is TaskStatus.FAILED and await self.retry(task)
+
+    async def discard_dead_letter(self, task: AnyTask) -> bool:
+        return bool(await (await self._client()).store.discard([task_id(task)]))
+
+    async def active_leases(self, limit: int = 500) -> list[LeaseView]:
+        return await (await self._client()).store.leases(limit=limit)
+
+    async def reset_expired_leases(self) -> int:
+        """Take back what dead workers held, now. Workers do so by themselves all the time."""
+        store, count = (await self._client()).store, 0
+        while recovered := await store.recover(default_tries=self.default_tries):
+            count += len(recovered)
+        return count
+
+    async def pause_queue(self, queue: str) -> None:
+        await (await self._client()).store.pause(queue)
+
+    async def resume_queue(self, queue: str) -> None:
+        await (await self._client()).store.resume(queue)
+
+    async def queue_depth(self, queue: str | None = None) -> int:
+        """How many tasks wait: in one queue, or in all."""
+        loads = await (await self._client()).store.queue_loads()
+        return sum(
+            load.ready + load.scheduled + load.blocked
+            for load in loads
+            if queue in (None, load.queue)
+        )
+
+    async def update_progress(
+        self, task: AnyTask, percent: float, message: str | None = None
+    ) -> None:
+        """For the running attempt itself: whoever is not it cannot report."""
+        context = current()
+        if context.task_id != task_id(task):
+            raise LeaseLost("progress", task_id(task))
+        await context.progress(percent, message)
+
+    # ── workers ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def default_tries(self) -> int:
+        return self.config.max_tries or 3
+
+    async def serve(
+        self,
+        *,
+        worker_id: str | None = None,
+        queues: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        capabilities: Iterable[str] | None = None,
+        tenants: Iterable[str] | None = None,
+        max_concurrency: int | None = None,
+        poll_interval: float | None = None,
+        poll_interval_max: float | None = None,
+        poll_backoff_factor: float | None = None,
+        lease_duration: Duration | None = None,
+        heartbeat_interval: Duration | None = None,
+        recovery_interval: Duration | None = None,
+        cleanup_interval: Duration | None = None,
+        retention_period: Duration | None = None,
+        dead_letter_retention: Duration | None = None,
+        drain_timeout: Duration | None = None,
+        worker_priority: int | None = None,
+        lifecycle: WorkerLifecycle | None = None,
+    ) -> None:
+        """Work, until asked to drain (`request_worker_drain`) or cancelled."""
+        wanted = Served(
+            worker_id=worker_id or (lifecycle.name if lifecycle else None),
+            queues=queues,
+            tags=tags,
+            capabilities=capabilities,
+            tenants=tenants,
+            max_concurrency=max_concurrency,
+            poll_interval=poll_interval,
+            poll_interval_max=poll_interval_max,
+            poll_backoff_factor=poll_backoff_factor,
+            lease_duration=lease_duration,
+            heartbeat_interval=heartbeat_interval,
+            recovery_interval=recovery_interval,
+            cleanup_interval=cleanup_interval,
+            retention_period=retention_period,
+            dead_letter_retention=dead_letter_retention,
+            drain_timeout=drain_timeout,
+            worker_priority=worker_priority,
+        )
+        await serve(self, wanted, lifecycle)
+
+    def create_worker_lifecycle(self, name: str | None = None) -> WorkerLifecycle:
+        """A handle on a worker to come: pass it to `serve(lifecycle=...)`."""
+        lifecycle = WorkerLifecycle(name or self.config.worker_id or "")
+        self.follow(lifecycle)
+        return lifecycle
+
+    def follow(self, lifecycle: WorkerLifecycle) -> None:
+        if lifecycle not in self._lifecycles:
+            self._lifecycles.append(lifecycle)
+
+    def request_worker_drain(self, lifecycle: WorkerLifecycle) -> None:
+        lifecycle.request_drain()
+
+    def worker_status_overview(self) -> dict[str, Any]:
+        """`ready`: some worker of this process takes tasks; `draining`: some worker is leaving."""
+        states = [lifecycle.state for lifecycle in self._lifecycles]
+        return {
+            "ready": WorkerState.READY in states,
+            "draining": WorkerState.DRAINING in states
+            or any(
+                one.drain_requested and one.state is not WorkerState.STOPPED
+                for one in self._lifecycles
+            ),
+            "workers": [one.overview() for one in self._lifecycles],
+        }
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def bootstrap(
+        cls, backend: Backend | str | None = None, *, serve: bool = False, **options: Any
+    ) -> AsyncIterator["Holdfast"]:
+        """An app that is ready to use, with a worker beside it if asked for; all of it is closed
+        at the end of the block."""
+        app = cls(backend) if isinstance(backend, str | None) else cls(backend=backend)
+        async with app:
+            if not serve:
+                yield app
+                return
+            lifecycle = app.create_worker_lifecycle()
+            working = asyncio.create_task(app.serve(lifecycle=lifecycle, **options))
+            try:
+                ready = asyncio.create_task(lifecycle.wait_until_ready())
+                await asyncio.wait({working, ready}, return_when=asyncio.FIRST_COMPLETED)
+                ready.cancel()
+                if working.done():
+                    working.result()
+                yield app
+            finally:
+                lifecycle.request_drain()
+                await working
+
+    async def _client(self) -> Client:
+        return await self.home.client()
+
+
+def _call(
+    function: Function[..., Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Call[R]:
+    if not isinstance(function, Function):
+        raise InvalidInput(
+            f"{function!r:.80} is not a durable function; put @durable above its definition"
+        )
+    return Call(function, args, kwargs)
+
+
+def _plain(url: str) -> str:
+    """A URL without what may be secret."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"

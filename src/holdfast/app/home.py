@@ -1,0 +1,136 @@
+"""Where an app's tasks live: its store and its notifier, opened when needed, once for each loop."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+from weakref import WeakKeyDictionary
+
+from holdfast.app.backends import RedisBackend
+from holdfast.client import Client
+from holdfast.clock import Clock
+from holdfast.notifier import Notifier
+from holdfast.store import Store
+
+__all__ = ["Home"]
+
+logger = logging.getLogger("holdfast")
+_MEMORY = "sqlite://:memory:"
+
+
+class Home:
+    """A connection to PostgreSQL hangs on its event loop, so each loop has its own; SQLite's
+    threads answer to all."""
+
+    def __init__(
+        self, url: str, *, redis: RedisBackend | None, clock: Clock, auto_migrate: bool
+    ) -> None:
+        self.url, self._redis, self.clock = url, redis, clock
+        self._auto_migrate = auto_migrate
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
+            WeakKeyDictionary()
+        )
+        self._notifiers: WeakKeyDictionary[asyncio.AbstractEventLoop, Notifier] = (
+            WeakKeyDictionary()
+        )
+        self._shared: Store | None = None  # SQLite
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite:")
+
+    @property
+    def name(self) -> str:
+        """The store without its secrets, for logs and people."""
+        if self.is_sqlite:
+            return self.url.partition("?")[0]
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+    async def client(self) -> Client:
+        """Opened by the first who asks; all others of this loop wait for it."""
+        loop = asyncio.get_running_loop()
+        opening = self._clients.get(loop)
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
+            opening = self._clients[loop] = loop.create_task(self._open())
+        return await asyncio.shield(opening)
+
+    async def _open(self) -> Client:
+        store = self._shared if self.is_sqlite and self._shared else await self._store()
+        if self.is_sqlite:
+            self._shared = store
+        return Client(store, self.notifier())
+
+    async def _store(self, connections: int = 8, migrate: bool | None = None) -> Store:
+        from holdfast.stores.opening import open_store
+
+        return await open_store(
+            self.url,
+            clock=self.clock,
+            migrate=self._auto_migrate if migrate is None else migrate,
+            connections=connections,
+        )
+
+    @contextlib.asynccontextmanager
+    async def apart(self) -> AsyncIterator[Store]:
+        """A store for another thread, whose calls wait for nobody else's."""
+        if self._shared:
+            yield self._shared
+            return
+        store = await self._store(connections=2, migrate=False)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def notifier(self) -> Notifier:
+        loop = asyncio.get_running_loop()
+        found = self._notifiers.get(loop)
+        if found is None:
+            found = self._notifiers[loop] = self._notifier()
+        return found
+
+    def _notifier(self) -> Notifier:
+        if self._redis:
+            from holdfast.notifiers.redis import RedisNotifier
+
+            return RedisNotifier(self._redis.url, name=self._channel())
+        if self.url.startswith(_MEMORY):
+            from holdfast.notifiers.local import LocalNotifier
+
+            return LocalNotifier(f"memory:{id(self)}")
+        if self.is_sqlite:
+            from holdfast.notifiers.datagram import DatagramNotifier
+
+            return DatagramNotifier(self._file())
+        from holdfast.notifiers.postgres import PostgresNotifier
+        from holdfast.stores.opening import postgres_parts
+
+        plain, own = postgres_parts(self.url)
+        return PostgresNotifier(
+            plain, schema=own.get("schema", "holdfast"), listen_url=own.get("listen_url")
+        )
+
+    def _channel(self) -> str:
+        """Apps of one store share a channel, and no others."""
+        if self.is_sqlite:
+            return self._file().name
+        parts = urlsplit(self.url)
+        schema = dict(parse_qsl(parts.query)).get("schema", "holdfast")
+        return f"{parts.path.strip('/')}.{schema}"
+
+    def _file(self) -> Path:
+        return Path(self.url.partition("?")[0].removeprefix("sqlite:///"))
+
+    async def close(self) -> None:
+        """What this loop has opened; the threads of SQLite with it."""
+        loop = asyncio.get_running_loop()
+        if notifier := self._notifiers.pop(loop, None):
+            await notifier.close()
+        opening = self._clients.pop(loop, None)
+        if opening and not opening.cancelled():
+            with contextlib.suppress(Exception):
+                await (await opening).store.close()
+            self._shared = None

@@ -1,0 +1,212 @@
+"""From what `serve()` was asked for to a worker at work."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.executor import Executor
+from holdfast.executors.coroutine import CoroutineExecutor
+from holdfast.executors.thread import ThreadExecutor
+from holdfast.ids import new_worker_id
+from holdfast.observers.log import LogObserver
+from holdfast.observers.many import Many
+from holdfast.registry import Function, Registry
+from holdfast.store import Store, WorkerRecord
+from holdfast.tasks.durations import Duration, duration
+from holdfast.tasks.lane import Serving
+from holdfast.tasks.names import check_labels
+from holdfast.tasks.task import Claimed
+from holdfast.upkeep.chores import Upkeeping, chores
+from holdfast.upkeep.keeping import keep
+from holdfast.work.pace import Polling
+from holdfast.work.status import WorkerLifecycle, WorkerState
+from holdfast.work.worker import Settings, Worker
+
+if TYPE_CHECKING:
+    from holdfast.app.holdfast import Holdfast
+
+__all__ = ["Served", "serve"]
+
+logger = logging.getLogger("holdfast.worker")
+_LEASE = timedelta(minutes=5)
+_RECOVERY = timedelta(seconds=30)
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """What `serve()` was told; None where the constructor or the environment decide."""
+
+    worker_id: str | None = None
+    queues: Any = None
+    tags: Any = None
+    capabilities: Any = None
+    tenants: Any = None
+    max_concurrency: int | None = None
+    poll_interval: float | None = None
+    poll_interval_max: float | None = None
+    poll_backoff_factor: float | None = None
+    lease_duration: Duration | None = None
+    heartbeat_interval: Duration | None = None
+    recovery_interval: Duration | None = None
+    cleanup_interval: Duration | None = None
+    retention_period: Duration | None = None
+    dead_letter_retention: Duration | None = None
+    drain_timeout: Duration | None = None
+    worker_priority: int | None = None
+
+
+class Executors:
+    """One of each kind, and which of them a task needs."""
+
+    def __init__(self) -> None:
+        self._coroutine, self._thread = CoroutineExecutor(), ThreadExecutor()
+
+    def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor:
+        return self._coroutine if function.is_async else self._thread
+
+    async def close(self) -> None:
+        await self._thread.close()
+
+
+async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
+    settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
+    name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
+    lifecycle = lifecycle or WorkerLifecycle(name)
+    lifecycle.name = lifecycle.name or name
+    app.follow(lifecycle)
+    who = _filters(app, wanted)
+    record = _record(name, wanted, settings, who, app)
+    observer = Many([LogObserver(name), *app.observers])
+    executors = Executors()
+    try:
+        client = await app.home.client()
+        await _declare(client.store, app.functions)
+        worker = Worker(
+            store=client.store,
+            opening=app.home.apart,
+            notifier=app.home.notifier(),
+            observer=observer,
+            clock=app.home.clock,
+            record=record,
+            settings=settings,
+            functions=app.functions.all,
+            executors=executors.choose,
+            serving=lambda: _serving(who, app.functions),
+            lifecycle=lifecycle,
+        )
+        lifecycle.follow(worker.facts)
+        duties = chores(client.store, observer, upkeeping, worker.look_now)
+        keeping = asyncio.create_task(keep(duties))
+        try:
+            await worker.run()
+        finally:
+            keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeping
+    finally:
+        lifecycle.move(WorkerState.STOPPED)
+        await executors.close()
+
+
+async def _declare(store: Store, functions: Registry) -> None:
+    """Limits are kept by the store; the functions' own code says what they are."""
+    for function in functions:
+        if limit := function.traits.limit:
+            await store.limit("type", function.name, limit)
+
+
+def _settings(app: "Holdfast", wanted: Served) -> Settings:
+    config, default = app.config, Polling()
+    least, most, factor = app.polling
+    least = wanted.poll_interval or least or default.least
+    lease = _span("lease_duration", wanted.lease_duration, config.lease) or _LEASE
+    return Settings(
+        slots=wanted.max_concurrency or config.concurrency or (1 if config.worker_type else 10),
+        polling=Polling(
+            least=least,
+            most=wanted.poll_interval_max or most or max(least, default.most),
+            factor=wanted.poll_backoff_factor or factor or default.factor,
+        ),
+        lease=lease,
+        renew_every=_span(
+            "heartbeat_interval", wanted.heartbeat_interval, config.heartbeat_interval
+        ),
+        drain_timeout=_span("drain_timeout", wanted.drain_timeout, config.drain_timeout)
+        or timedelta(seconds=30),
+        default_tries=app.default_tries,
+    )
+
+
+def _upkeeping(app: "Holdfast", wanted: Served) -> Upkeeping:
+    config = app.config
+    lease = _span("lease_duration", wanted.lease_duration, config.lease) or _LEASE
+    return Upkeeping(
+        recovery_interval=_span(
+            "recovery_interval", wanted.recovery_interval, config.recovery_interval
+        )
+        or min(_RECOVERY, lease / 5),
+        cleanup_interval=_span("cleanup_interval", wanted.cleanup_interval, config.cleanup_interval)
+        or timedelta(hours=1),
+        retention=_span("retention_period", wanted.retention_period, config.retention)
+        or timedelta(days=7),
+        dead_letter_retention=_span(
+            "dead_letter_retention", wanted.dead_letter_retention, config.dead_letter_retention
+        ),
+        default_tries=app.default_tries,
+    )
+
+
+def _filters(app: "Holdfast", wanted: Served) -> Serving:
+    config = app.config
+    return Serving(
+        queues=_labels("queue", wanted.queues, config.queues),
+        tags=_labels("tag", wanted.tags, config.tags),
+        capabilities=_labels("capability", wanted.capabilities, config.capabilities) or frozenset(),
+        tenants=_labels("tenant", wanted.tenants, config.tenants),
+    )
+
+
+def _serving(who: Serving, functions: Registry) -> Serving:
+    return msgspec.structs.replace(who, types=frozenset(functions.all()))
+
+
+def _record(
+    name: str, wanted: Served, settings: Settings, who: Serving, app: "Holdfast"
+) -> WorkerRecord:
+    priority = wanted.worker_priority
+    return WorkerRecord(
+        id=new_worker_id(),
+        name=name,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=__version__,
+        queues=tuple(sorted(who.queues or ())),
+        tags=tuple(sorted(who.tags or ())),
+        capabilities=tuple(sorted(who.capabilities)),
+        slots=settings.slots,
+        types=tuple(
+            sorted(
+                f"{type}@{version}" if version else type for type, version in app.functions.all()
+            )
+        ),
+        priority=app.config.worker_priority if priority is None else priority,
+        status="starting",
+    )
+
+
+def _labels(
+    what: str, given: Iterable[str] | None, configured: Iterable[str] | None
+) -> frozenset[str] | None:
+    labels = configured if given is None else given
+    return None if labels is None else frozenset(check_labels(what, labels))
+
+
+def _span(what: str, given: Duration | None, configured: timedelta | None) -> timedelta | None:
+    return configured if given is None else duration(what, given)
