@@ -16,6 +16,7 @@ from holdfast.stores.sqlite.procedures import (
     lanes,
     later,
     settle,
+    standing,
     steer,
     upkeep,
     views,
@@ -127,6 +128,8 @@ VERBS: dict[str, Verb] = {
     "set_limit": _procedure(steer.set_limit),
     # views
     "get": _procedure(views.get, writes=False),
+    "standing": _procedure(standing.standing, page=True),
+    "standing_gates": _procedure(standing.standing_gates, page=True),
     "result": _statement("result"),
     "attempts": _statement("attempts"),
     "list_tasks": _procedure(views.list_tasks, page=True),
