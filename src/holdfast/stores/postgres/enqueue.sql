@@ -1,5 +1,5 @@
--- name: intern_lane
-select holdfast.intern_lane(:queue, :type, :version, :tags, :requires, :tenant)
+-- name: intern_lanes
+select holdfast.intern_lanes(:queues, :types, :versions, :tags, :requires, :tenants)
 
 -- name: accept
 select taken_ids, taken_by, conflicts

@@ -83,7 +83,7 @@ def _uuid(value: bytes) -> UUID:
 
 VERBS: dict[str, Verb] = {
     # enqueue
-    "intern_lane": _procedure(lanes.intern_lane),
+    "intern_lanes": _procedure(lanes.intern_lanes),
     "accept": _procedure(enqueue.accept),
     "known": _procedure(enqueue.known, writes=False),
     "key_holders": _procedure(keys.key_holders, writes=False),
