@@ -26,6 +26,7 @@ __all__ = [
     "Ending",
     "Event",
     "Flows",
+    "Gate",
     "Journal",
     "Lanes",
     "LeaseView",
@@ -37,6 +38,7 @@ __all__ = [
     "Recovered",
     "Renewed",
     "Signal",
+    "Standing",
     "Steering",
     "Step",
     "Store",
@@ -201,6 +203,48 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     lease_timeout: datetime
     seconds_left: float
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that a task passes, and how much of it is taken.
+
+    `running`: None where nothing limits it. `running_of_key`: those with the task's concurrency
+    key that were let in: they run, or wait for a worker and nothing else.
+    `rate_opens`: seconds until the rate lets the next one start; None: at once, or no rate.
+    """
+
+    kind: Literal["type", "queue"]
+    name: str
+    max_running: int | None
+    running: int | None
+    max_per_key: int | None
+    running_of_key: int | None
+    rate_opens: float | None
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task stands, and what holds it back.
+
+    `due`: seconds until its time comes; None: it has come, or nothing but a wake is waited for.
+    `ahead`: how many come before it in its lane (blocked: of its key), at most 1,000; None where
+    it does not stand in line.
+    `occupied_by`: up to 10 running tasks that fill a limit which it passes, longest first.
+    `lease_left`: seconds; negative when the lease has lapsed.
+    """
+
+    task: UUID
+    place: Literal["ready", "later", "blocked", "lease", "outcome", "waiting"]
+    lane: Lane
+    due: float | None
+    queue_paused: bool
+    concurrency_key: str | None
+    gates: tuple[Gate, ...]
+    ahead: int | None
+    occupied_by: tuple[UUID, ...]
+    cancel_requested: bool
+    reason: str | None
+    holder: str | None
+    lease_left: float | None
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -448,6 +492,10 @@ class Views(Protocol):
     """Questions that people ask. Never on the hot path, never a scan of the big tables."""
 
     async def get(self, task: UUID) -> Task: ...
+
+    async def standing(self, task: UUID) -> Standing:
+        """Where a task stands and what holds it back. Raises `UnknownTask`."""
+        ...
 
     async def attempts(self, task: UUID) -> list[Attempt]: ...
 

@@ -17,8 +17,8 @@ from holdfast.store import (
     TaskFilter,
     WorkerRecord,
 )
-from holdfast.stores.base import Base
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
+from holdfast.stores.standing import Standings
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Attempt, Failure, Task, TaskStatus
 
@@ -29,7 +29,7 @@ _LONGEST_PAGE = 1000
 _PATIENCE = 200  # looks at open writers, 5 ms apart, before a read of events stops at the gap
 
 
-class Views(Base):
+class Views(Standings):
     """Keeps `holdfast.store.Views`."""
 
     async def get(self, task: UUID) -> Task:

@@ -55,14 +55,14 @@ begin
     where l.id = any (ids) and l.lane = 0
     order by l.id
   loop
-    lane_id := holdfast.intern_lane(
-      homeless.parts ->> 'queue',
-      homeless.parts ->> 'type',
-      homeless.parts ->> 'version',
-      array(select jsonb_array_elements_text(homeless.parts -> 'tags')),
-      array(select jsonb_array_elements_text(homeless.parts -> 'requires')),
-      homeless.parts ->> 'tenant'
-    );
+    lane_id := (holdfast.intern_lanes(
+      array[homeless.parts ->> 'queue'],
+      array[homeless.parts ->> 'type'],
+      array[homeless.parts ->> 'version'],
+      array[homeless.parts ->> 'tags'],
+      array[homeless.parts ->> 'requires'],
+      array[homeless.parts ->> 'tenant']
+    ))[1];
     update holdfast.later l set lane = lane_id, parts = null where l.id = homeless.id;
     update holdfast.task t set lane = lane_id where t.id = homeless.id;
   end loop;
