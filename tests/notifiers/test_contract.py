@@ -29,6 +29,13 @@ STOP = Hint("cancel", "0192f0c1-2345-7000-8000-000000000001")
 LAST = Hint("work", "last")
 
 
+@pytest.fixture
+def hasty(monkeypatch):
+    """Does not wait long for an answer."""
+    monkeypatch.setattr(postgres, "_PATIENCE", 0.3)
+    monkeypatch.setattr(redis, "_PATIENCE", 0.3)
+
+
 @everyone
 async def test_a_hint_is_heard_by_another_and_by_oneself(open):
     (alice, at_alice), (_, at_bob) = await open(), await open()
@@ -165,6 +172,19 @@ async def test_a_hint_told_over_a_broken_connection_is_sent_again(keeper: Keeper
     await at_bob.hear(LAST)
 
 
+@with_a_server
+async def test_a_hint_told_over_a_connection_that_hangs_is_sent_again(keeper: Any, hasty, open):
+    _, ears = await open()
+    async with Wire(keeper.port) as wire:
+        bob = keeper.notifier(port=wire.port)
+        bob.tell([WORK])
+        await ears.hear(WORK)
+        wire.freeze()
+        bob.tell([LAST])
+        await ears.hear(LAST)
+        await bob.close()
+
+
 @with_a_carrier
 async def test_with_nobody_there_nothing_raises_blocks_or_tells_secrets(keeper: Keeper, caplog):
     alone = keeper.lonely()
@@ -243,9 +263,7 @@ def test_it_works_on_uvloop(keeper: Any):
 
 
 @with_a_server
-async def test_a_connection_that_hangs_is_noticed(keeper: Any, monkeypatch):
-    monkeypatch.setattr(postgres, "_PATIENCE", 0.3)
-    monkeypatch.setattr(redis, "_PATIENCE", 0.3)
+async def test_a_connection_that_hangs_is_noticed(keeper: Any, hasty):
     async with Wire(keeper.port) as wire:
         alice, bob, ears = (
             keeper.notifier(port=wire.port, check_every=0.1),

@@ -147,14 +147,15 @@ async def test_who_was_too_busy_to_hear_is_told_everything(alice):
     slow.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere datagrams are small")
 async def test_one_who_does_not_read_does_not_keep_others_from_hearing(alice):
     with _deaf(alice):
         ears = Ears()
         await alice.listen(ears)
-        for i in range(600):
-            alice.tell([Hint("work", f"{i}-{'x' * 1000}")])
-            await ears.hear(Hint("work", f"{i}-{'x' * 1000}"))
-        assert len(ears.heard) == 600
+        for i in range(30):
+            alice.tell([large := Hint("work", f"{i}-{'x' * 50_000}")])
+            await ears.hear(large)
+        assert len(ears.heard) == 30
 
 
 async def test_without_unix_datagrams_it_says_so_once(path, monkeypatch, caplog):

@@ -5,8 +5,8 @@ import pytest
 from holdfast.errors import InvalidInput
 from holdfast.notifier import Hint
 from holdfast.notifiers.postgres import PostgresNotifier, channel_of
-from tests.notifiers.keepers import SECRET, Ears
-from tests.servers import ask
+from tests.notifiers.keepers import SECRET, Ears, until
+from tests.servers import GivenPostgres, ask, with_database
 
 WORK = Hint("work", "mail")
 
@@ -18,7 +18,12 @@ def pooled(pgbouncer, fresh_database):
 
 @pytest.fixture
 def direct(pooled, pgbouncer):
-    return pooled.replace(f":{pgbouncer.port}/", f":{pgbouncer.behind.url.split(':')[-1][:-8]}")
+    return with_database(pgbouncer.behind.url, pooled.rpartition("/")[2])
+
+
+@pytest.fixture
+def url(postgres_current, fresh_database):
+    return fresh_database(postgres_current)
 
 
 async def test_behind_a_pooler_it_says_once_that_it_does_not_hear(pooled, caplog):
@@ -48,6 +53,27 @@ async def test_a_hint_leaves_no_setting_behind(pooled, direct):
     await ears.hear(WORK)
     await notifier.close()
     assert ask(pooled, "show synchronous_commit") == [("on",)]
+
+
+async def test_a_hint_waits_for_no_disk_and_no_standby(postgres_current, url):
+    """A commit that waits would wait for a standby that does not exist."""
+    if isinstance(postgres_current, GivenPostgres):
+        pytest.skip("the settings of a given server are left alone")
+    notifier, ears = PostgresNotifier(url), Ears()
+    await notifier.listen(ears)
+    try:
+        await _await_standby(url, "nobody")
+        notifier.tell([WORK])
+        await ears.hear(WORK)
+    finally:
+        await _await_standby(url, "")
+        await notifier.close()
+
+
+async def _await_standby(url: str, name: str) -> None:
+    ask(url, f"alter system set synchronous_standby_names = '{name}'")
+    ask(url, "select pg_reload_conf()")
+    await until(lambda: ask(url, "show synchronous_standby_names") == [(name,)])
 
 
 def test_the_channel_carries_the_schema_and_fits_a_name_of_postgres():
