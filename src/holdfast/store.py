@@ -521,7 +521,13 @@ class Views(Protocol):
 
 
 class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
-    """All of it, over one database."""
+    """All of it, over one database.
+
+    `one_writer`: while a transaction is open, nobody else can write.
+    """
+
+    @property
+    def one_writer(self) -> bool: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A connection inside a transaction, for rows of yours and, by `conn=`, what the store

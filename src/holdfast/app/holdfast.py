@@ -18,6 +18,7 @@ from holdfast.client import Client, TaskHandle, task_id
 from holdfast.clock import Clock, SystemClock
 from holdfast.context import current
 from holdfast.errors import InvalidInput, LeaseLost
+from holdfast.explain import Reason, explain
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.recorder import Recording
 from holdfast.registry import Call, Function, Registry, durable, functions
@@ -148,6 +149,11 @@ class Holdfast:
 
     async def state_of(self, task: AnyTask) -> Task:
         return await (await self._client()).state_of(task)
+
+    async def explain(self, task: AnyTask) -> list[Reason]:
+        """Why it is not running, most important first, and what to do."""
+        store = (await self._client()).store
+        return explain(await store.standing(task_id(task)), await store.workers())
 
     async def cancel(self, task: AnyTask) -> Cancelling:
         return await (await self._client()).cancel(task)

@@ -1,14 +1,15 @@
 """One attempt: from a lease to what follows from its end."""
 
 import asyncio
+import logging
 import random
-from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import Enum
 from typing import Any
 
 from holdfast.context import Context
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LeaseLost, StoreError
 from holdfast.executor import Executor
 from holdfast.registry import Function
 from holdfast.store import Store
@@ -16,6 +17,8 @@ from holdfast.tasks.lifecycle import Facts, Outcome, Settlement, settle
 from holdfast.tasks.task import Claimed
 
 __all__ = ["Attempt", "Why"]
+
+logger = logging.getLogger("holdfast.worker")
 
 
 class Why(Enum):
@@ -31,8 +34,8 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_store", "claimed", "context", "ended", "executor", "function", "started", "task", "timer",
-        "why",
+        "_conn", "_open", "_store", "claimed", "context", "ended", "executor", "function",
+        "started", "task", "timer", "why",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +59,12 @@ class Attempt:
         self.why: Why | None = None
         self.ended = False
         self._store = store
+        self._open: AsyncExitStack | None = None
+        self._conn: Any = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._open is not None
 
     def settle(self, outcome: Outcome) -> Settlement:
         claimed = self.claimed
@@ -83,5 +92,42 @@ class Attempt:
         progress = await self._store.saved(self.claimed.lease.task)
         return progress.saved if progress else None
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        raise HoldfastError("not there yet")
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        if self._store.one_writer:
+            raise HoldfastError(
+                "current().transaction() needs PostgreSQL: on SQLite it would keep everybody else "
+                "from writing while the function runs"
+            )
+        if self._open is not None:
+            raise HoldfastError("a task has one transaction: the one that ends it")
+        async with AsyncExitStack() as stack:
+            self._conn = await stack.enter_async_context(self._store.transaction())
+            yield self._conn
+            self._open = stack.pop_all()  # until the function returns, or raises
+
+    async def commit(self, settlement: Settlement) -> bool:
+        """End the task in the function's own transaction. False: the lease is lost, or nobody
+        knows whether it was committed; then nothing more may be written."""
+        assert self._open is not None
+        stack, self._open = self._open, None
+        try:
+            async with stack:
+                await self._store.settle([(self.claimed.lease, settlement)], conn=self._conn)
+        except LeaseLost:
+            logger.warning("task %s: its lease is lost, all is rolled back", self.context.task_id)
+            return False
+        except StoreError as error:
+            logger.warning(
+                "task %s: its commit was not heard of (%s); it runs again if there was none",
+                self.context.task_id,
+                error,
+            )
+            return False
+        return True
+
+    async def roll_back(self, error: BaseException) -> None:
+        if self._open is not None:
+            stack, self._open = self._open, None
+            with suppress(HoldfastError):
+                await stack.__aexit__(type(error), error, error.__traceback__)

@@ -42,6 +42,12 @@ class Settling:
         self._empty.clear()
         self._wake.set()
 
+    def note(self, ended: Ended) -> None:
+        """It was written elsewhere."""
+        self._holding.drop([ended.task.lease])
+        self._observer.settled([ended], frozenset())
+        self._written([ended])
+
     async def flush(self) -> None:
         """Until everything is written."""
         await self._empty.wait()

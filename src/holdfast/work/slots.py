@@ -177,11 +177,22 @@ class Slots:
         try:
             result = await attempt.executor.run(attempt.function, attempt.context)
             settlement = Settlement(verdict=Verdict.DONE, result=result)
-        except asyncio.CancelledError:
+            if attempt.in_transaction:
+                await self._commit(attempt, settlement)
+                settlement = None
+        except asyncio.CancelledError as error:
+            await attempt.roll_back(error)
             settlement = self._after_stop(attempt)
         except BaseException as error:  # whatever a function raises ends its attempt, nothing else
+            await attempt.roll_back(error)
             settlement = attempt.settle(outcome_of(error, attempt.function))
         self._end(attempt, settlement)
+
+    async def _commit(self, attempt: Attempt, settlement: Settlement) -> None:
+        """Written by the function's own transaction, or not at all."""
+        if await attempt.commit(settlement):
+            seconds = self._loop.time() - attempt.started
+            self._settling.note(Ended(attempt.claimed, settlement, seconds))
 
     def _after_stop(self, attempt: Attempt) -> Settlement | None:
         """What follows from an attempt that was stopped; None: write nothing."""
