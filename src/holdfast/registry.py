@@ -28,6 +28,8 @@ T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its 
 R = TypeVar("R")  # what the task results in
 Isolation = Literal["process"]
 KeyFunction = Callable[..., str]
+MAINS = ("__main__", "__mp_main__")  # a program, and the same program imported by its child
+_LEAST_MEMORY = 64 * 1024 * 1024
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,16 +327,35 @@ def _function(
     made = Traits(timeout=None if timeout is None else duration("timeout", timeout), **traits)
     if made.isolation not in (None, "process"):
         raise InvalidInput(f"isolation is 'process' or nothing, not {made.isolation!r}")
+    _check_process_limits(made)
     _ = made.limit  # a limit that cannot be kept is refused where it is written
     return Function(function, check_type(name or _name_of(function)), made, wishes)
 
 
+def _check_process_limits(traits: Traits) -> None:
+    memory, cpu = traits.memory_limit, traits.cpu_limit
+    if memory is None and cpu is None:
+        return
+    if traits.isolation != "process":
+        raise InvalidInput("memory_limit and cpu_limit can be kept only with isolation='process'")
+    if memory is not None and (type(memory) is not int or memory < _LEAST_MEMORY):
+        raise InvalidInput(
+            "memory_limit is in bytes, the interpreter's own included: at least "
+            f"{_LEAST_MEMORY:,}, not {memory!r:.80}"
+        )
+    if cpu is not None and not (
+        isinstance(cpu, int | float) and not isinstance(cpu, bool) and 0 < cpu < 1e9
+    ):
+        raise InvalidInput(f"cpu_limit is in seconds, more than none, not {cpu!r:.80}")
+
+
 def _name_of(function: Callable[..., Any]) -> str:
     module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
+    if module in MAINS:
+        main = sys.modules[module]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else Path(file).stem if file else "__main__"
+        named = spec is not None and spec.name not in MAINS
+        module = spec.name if spec and named else Path(file).stem if file else "__main__"
     return f"{module}:{function.__qualname__}"
 
 
