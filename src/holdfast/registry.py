@@ -208,6 +208,7 @@ class Registry:
         self._below = below
         self._all: dict[tuple[str, str], Function[..., Any, Any]] = {}
         self._as_of = -1
+        self.durable = Durable(self)
 
     def __iter__(self) -> Iterator[Function[..., Any, Any]]:
         return iter(self.all().values())
@@ -243,14 +244,21 @@ class Registry:
             return short[0]
         raise UnknownType(name, (full for full, _ in known))
 
+
+class Durable:
+    """The decorator. An object, so that it reads the same on a module, a class and an app."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
     @overload
-    def durable(
+    def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Function[P, Coroutine[Any, Any, R], R]: ...
     @overload
-    def durable(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     @overload
-    def durable(
+    def __call__(
         self,
         /,
         *,
@@ -275,12 +283,12 @@ class Registry:
         cpu_limit: float | None = None,
         fenced: bool = False,
     ) -> "_Decorator": ...
-    def durable(self, function: Any = None, /, **options: Any) -> Any:
+    def __call__(self, function: Any = None, /, **options: Any) -> Any:
         """Make a function durable: bare, or with options."""
 
         def decorate(function: Callable[..., Any]) -> Function[..., Any, Any]:
             made = _function(function, **options)
-            self.add(made)
+            self._registry.add(made)
             return made
 
         if function is None:

@@ -1,6 +1,7 @@
 """An app with a worker beside it, on both databases."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -34,3 +35,10 @@ def serving(url: str) -> Serving:
             yield app
 
     return serve
+
+
+async def until(seen: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that happens elsewhere."""
+    async with asyncio.timeout(10):
+        while not await seen():  # noqa: ASYNC110 (nobody tells us)
+            await asyncio.sleep(0.01)

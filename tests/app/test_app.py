@@ -16,6 +16,7 @@ from holdfast import (
     current,
     durable,
 )
+from tests.app.conftest import until
 
 
 @durable
@@ -36,6 +37,10 @@ async def fail(text: str) -> None:
 @durable
 async def wait_for_ever() -> None:
     await asyncio.Event().wait()
+
+
+async def is_running(task):
+    return (await task.state()).status == "running"
 
 
 async def test_a_task_is_dispatched_run_and_awaited(serving):
@@ -102,8 +107,7 @@ async def test_a_task_that_has_not_started_never_starts_once_cancelled(serving):
 async def test_a_running_task_is_told_to_cancel_long_before_the_next_heartbeat(serving):
     async with serving(lease_duration="60s") as app:
         task = await app.dispatch(wait_for_ever)
-        while (await task.state()).status != "running":
-            await asyncio.sleep(0.01)
+        await until(lambda: is_running(task))
         assert await app.cancel(task) == "requested"
         with pytest.raises(TaskCancelled):
             await task.result(timeout=5)
@@ -126,7 +130,7 @@ async def test_bad_calls_fail_in_the_caller_and_change_nothing(serving):
             with pytest.raises(InvalidInput, match=words):
                 await app.dispatch(add, *args)
         with pytest.raises(InvalidInput, match="not a durable function"):
-            await app.dispatch(len, [])  # type: ignore[arg-type]
+            await app.dispatch(len, [])
         with pytest.raises(InvalidInput, match="not the id"):
             await app.cancel("nobody")
         assert (await app.list_tasks()).tasks == []
@@ -146,11 +150,12 @@ async def test_waiting_has_an_end(serving):
 
 
 async def test_progress_is_for_the_attempt_itself(serving):
-    async def report(name: str) -> None:
-        await app.update_progress(current().task_id, 50, name)
-
     async with serving() as app:
-        report = app.durable(report)
+
+        @app.durable
+        async def report(name: str) -> None:
+            await app.update_progress(current().task_id, 50, name)
+
         task = await app.dispatch(report, "half way")
         await task.result(timeout=10)
         with pytest.raises(Exception, match="inside a durable function"):

@@ -1,12 +1,12 @@
 """Business rows and the task's completion: together, or not at all."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
 from holdfast import Holdfast, NonRetryable, TaskFailed, current, durable
+from tests.app.conftest import until
 from tests.servers import fresh_database
 
 _fence_off: list[str] = []
@@ -73,9 +73,7 @@ async def test_an_error_rolls_the_rows_back(shop, where):
 async def test_a_lost_lease_rolls_both_back(shop):
     async with serve() as app:
         task = await app.dispatch(order, 1, "lost")
-        async with asyncio.timeout(10):
-            while not any(event.kind == "refused" for event in await events(app)):
-                await asyncio.sleep(0.01)
+        await until(lambda: was_refused(app))
         assert await rows(shop) == []
         assert (await task.state()).status == "pending"
 
@@ -98,5 +96,6 @@ async def attempts(app, task):
     return await (await app.home.client()).store.attempts(task.id)
 
 
-async def events(app):
-    return await (await app.home.client()).store.events()
+async def was_refused(app):
+    store = (await app.home.client()).store
+    return any(event.kind == "refused" for event in await store.events())
