@@ -179,7 +179,8 @@ def first_task() -> Ratio:
         "@holdfast.durable(name='first')\n"
         "async def first() -> int: return 1\n"
         "async def main(place):\n"
-        "    async with holdfast.Holdfast.bootstrap(f'sqlite:///{place}/f.db', serve=True) as app:\n"
+        "    store = f'sqlite:///{place}/first.db'\n"
+        "    async with holdfast.Holdfast.bootstrap(store, serve=True) as app:\n"
         "        assert await (await app.dispatch(first)).result() == 1\n"
         "        print(time.perf_counter() - began)\n"
         "with tempfile.TemporaryDirectory() as place: asyncio.run(main(place))\n"
@@ -235,7 +236,7 @@ async def on_postgres(url: str) -> list[Ratio]:
         return url
 
     async def floor() -> float:
-        return await floor_postgres.main(url, 1, TASKS)
+        return float(await floor_postgres.main(url, 1, TASKS))
 
     name = "PostgreSQL"
     return [
@@ -259,7 +260,7 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
         return fresh
 
     async def floor() -> float:
-        return await asyncio.to_thread(floor_sqlite.main, str(folder / "floor.db"), TASKS)
+        return float(await asyncio.to_thread(floor_sqlite.main, str(folder / "floor.db"), TASKS))
 
     name = "SQLite (FULL)"
     return [

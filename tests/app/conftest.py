@@ -40,5 +40,5 @@ def serving(url: str) -> Serving:
 async def until(seen: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that happens elsewhere."""
     async with asyncio.timeout(10):
-        while not await seen():  # noqa: ASYNC110 (nobody tells us)
+        while not await seen():
             await asyncio.sleep(0.01)
