@@ -18,13 +18,13 @@ def _dump(value: Any) -> Any:
     """Models of pydantic, known by what they can do: the library itself is never imported."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
-    raise NotImplementedError(f"objects of type {type(value).__name__} have no form as JSON")
+    raise TypeError(f"objects of type {type(value).__name__} have no form as JSON")
 
 
 def _load(kind: Any, value: Any) -> Any:
     if callable(load := getattr(kind, "model_validate", None)):
         return load(value)
-    raise NotImplementedError(f"{kind} cannot be read from JSON")
+    raise TypeError(f"{kind} cannot be read from JSON")
 
 
 _sorted = msgspec.json.Encoder(order="deterministic", enc_hook=_dump)  # equal values, equal bytes
