@@ -387,8 +387,10 @@ def _name_of(function: Callable[..., Any]) -> str:
     if module in MAINS:
         main = sys.modules[module]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        named = spec is not None and spec.name not in MAINS
-        module = spec.name if spec and named else Path(file).stem if file else "__main__"
+        if spec is not None and spec.name not in MAINS:
+            module = spec.name
+        else:  # what comes from a prompt or a pipe has no file, or one named <stdin>
+            module = Path(file).stem if file and not file.startswith("<") else "__main__"
     return f"{module}:{function.__qualname__}"
 
 
