@@ -74,6 +74,9 @@ async def test_a_failure_names_what_was_raised(way):
     outcome = await ending(way, way.evil, context)
     assert isinstance(outcome, Errored)
     assert outcome.failure.type == "tests.executors.evil.OddInit"
+    assert outcome.failure.detail is not None
+    assert b"evil.py" in outcome.failure.detail
+    assert b"holdfast/executors" not in outcome.failure.detail
     outcome = await ending(way, way.evil, attempt(way.evil, "keyboard"))
     assert isinstance(outcome, Errored)
     assert outcome.failure.type == "KeyboardInterrupt"

@@ -278,6 +278,20 @@ async def test_a_function_that_was_replaced_is_refused():
         ProcessExecutor().check(made)
 
 
+async def test_nothing_is_left_open():
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = files()
+    executor = ProcessExecutor(max_idle=1)
+    await asyncio.gather(*(call(executor, functions.pid) for _ in range(2)))
+    for how in ("exit", "orphan"):
+        with pytest.raises(ProcessDied):
+            await call(executor, functions.die, how)
+    await executor.close()
+    assert files() == before
+
+
 async def test_it_works_on_uvloop():
     async def main() -> None:
         executor = ProcessExecutor()

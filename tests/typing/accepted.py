@@ -35,8 +35,7 @@ async def own(*numbers: float) -> float:
 
 
 async def uses() -> None:
-    coroutine = charge(7, customer="x")
-    assert_type(coroutine, Coroutine[Any, Any, str])
+    coroutine = assert_type(charge(7, customer="x"), Coroutine[Any, Any, str])
     assert_type(await coroutine, str)
     assert_type(render(7), bytes)
     assert_type(await send("x"), None)
