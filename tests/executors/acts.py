@@ -61,7 +61,7 @@ def attempt(
 async def soon(condition: Callable[[], Any]) -> None:
     """Wait until it holds."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

@@ -62,14 +62,14 @@ class Unpicklable(Exception):
 
 
 class ClassRaises(Exception):
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         raise RuntimeError("no")
 
 
 class NotesRaise(Exception):
     @property
-    def __notes__(self) -> list[str]:
+    def __notes__(self) -> list[str]:  # type: ignore[override]
         raise RuntimeError("no")
 
 
@@ -79,7 +79,7 @@ class EndlessNotes(Exception):
 
 class CauseRaises(Exception):
     @property
-    def __cause__(self) -> Any:
+    def __cause__(self) -> Any:  # type: ignore[override]
         raise RuntimeError("no")
 
 
@@ -210,5 +210,5 @@ def _deep(levels: int) -> None:
     name = "\U00010400" * 200
     scope: dict[str, Any] = {}
     lines = "\n".join(f"def {name}{n}():\n    {name}{n + 1}()" for n in range(levels))
-    exec(f"{lines}\ndef {name}{levels}():\n    raise ValueError('deep')", scope)  # noqa: S102
+    exec(f"{lines}\ndef {name}{levels}():\n    raise ValueError('deep')", scope)
     scope[f"{name}0"]()

@@ -75,7 +75,7 @@ def sync_odd_result(name: str) -> Any:
         "nan": float("nan"),
         "surrogate": "\ud800",
         "huge": "x" * 2_000_000,
-        "deep": eval("[" * 90 + "[" * 60 + "]" * 60 + "]" * 90),  # noqa: S307
+        "deep": eval("[" * 90 + "[" * 60 + "]" * 60 + "]" * 90),
         "generator": (n for n in range(3)),
     }[name]
 
@@ -225,7 +225,7 @@ def greedy(size: int) -> int:
     return len(bytearray(size))
 
 
-@durable(isolation="process", cpu_limit=1)
+@durable(isolation="process", cpu_limit=0.1)
 def busy(rounds: int) -> int:
     return sum(1 for _ in range(rounds))
 

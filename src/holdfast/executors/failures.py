@@ -1,5 +1,6 @@
 """An exception as data: bounded, and made even where the exception itself is hostile."""
 
+import os.path
 import traceback
 from collections.abc import Callable
 from itertools import islice
@@ -14,6 +15,7 @@ from holdfast.tasks.task import Failure, plain
 
 __all__ = ["failure_of", "outcome_of"]
 
+_HERE = os.path.dirname(__file__)
 _LONGEST = 64 * 1024  # bytes of the whole detail, as the stores take it
 _TRACEBACKS = (12_000, 4_000, 1_000)  # characters of one traceback: the longest that fits
 _FRAMES = 40
@@ -117,11 +119,17 @@ def _exactly(value: object) -> str:
 
 def _traceback(error: BaseException, longest: int) -> str:
     """The frames only: the message stands beside it, and may be hostile."""
-    frames = _safely(lambda: traceback.format_tb(error.__traceback__, limit=-_FRAMES), [])
-    text = "".join(frames)
+    text = "".join(_safely(lambda: _frames(error), []))
     if len(text) > longest:
         text = "…" + text[-longest:]
     return plain(text, longest + 1)
+
+
+def _frames(error: BaseException) -> list[str]:
+    """Without ours, where there are others: everyone's begin with the same ones."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
+    theirs = [frame for frame in frames if not frame.filename.startswith(_HERE)]
+    return traceback.StackSummary.from_list(theirs or frames).format()
 
 
 def _safely(ask: Callable[[], Any], otherwise: Any) -> Any:

@@ -73,7 +73,7 @@ def decode(data: bytes, type: Any = Any) -> Any:
 def convert(value: Any, type: Any) -> Any:
     """What was decoded without a type, as `type` describes it."""
     try:
-        return msgspec.convert(value, type, dec_hook=_load)
+        return msgspec.convert(value, type, dec_hook=_load, str_keys=True)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise PayloadRefused(f"{value!r:.80} does not fit {type}: {error}") from None
 
