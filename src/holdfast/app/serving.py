@@ -102,7 +102,7 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
-        duties = chores(client.store, observer, upkeeping, worker.look_now)
+        duties = chores(client.store, observer, upkeeping, worker.work_came)
         keeping = asyncio.create_task(keep(duties))
         try:
             await worker.run()
