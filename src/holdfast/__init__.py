@@ -17,6 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.log import install_structured_logging
+from holdfast.processing import Job, ProcessingWorker
 from holdfast.registry import durable
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.work.status import WorkerLifecycle
@@ -26,10 +27,12 @@ __all__ = [
     "Holdfast",
     "HoldfastError",
     "InvalidInput",
+    "Job",
     "LeaseLost",
     "MetricsRecorder",
     "NonRetryable",
     "Observer",
+    "ProcessingWorker",
     "RetryPolicy",
     "Snooze",
     "TaskCancelled",

@@ -158,6 +158,7 @@ class Slots:
             worker_id=self._worker_id,
             default_tries=self._default_tries,
             started=self._loop.time(),
+            released=self._released,
         )
         if claimed.cancel_requested:
             self._settling.add(Ended(claimed, attempt.settle(Cancelled()), 0.0))
@@ -194,6 +195,11 @@ class Slots:
             seconds = self._loop.time() - attempt.started
             self._settling.note(Ended(attempt.claimed, settlement, seconds))
 
+    def _released(self, attempt: Attempt, settlement: Settlement) -> None:
+        """Written by the function itself, which may go on for a while."""
+        seconds = self._loop.time() - attempt.started
+        self._settling.note(Ended(attempt.claimed, settlement, seconds))
+
     def _after_stop(self, attempt: Attempt) -> Settlement | None:
         """What follows from an attempt that was stopped; None: write nothing."""
         match attempt.why:
@@ -229,7 +235,8 @@ class Slots:
     def _end(self, attempt: Attempt, settlement: Settlement | None) -> None:
         if attempt.timer:
             attempt.timer.cancel()
-        self._running.pop(attempt.claimed.lease.task, None)
+        if self._running.get(attempt.claimed.lease.task) is attempt:
+            del self._running[attempt.claimed.lease.task]
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement)
