@@ -1,7 +1,5 @@
 """Durable tasks for Python: SQLite by default, PostgreSQL for many machines."""
 
-__version__ = "0.1.0.dev0"
-
 from holdfast.app import Holdfast
 from holdfast.client import TaskHandle
 from holdfast.context import Context, current
@@ -20,6 +18,7 @@ from holdfast.observers.log import install_structured_logging
 from holdfast.processing import Job, ProcessingWorker
 from holdfast.registry import durable
 from holdfast.tasks.retry import RetryPolicy
+from holdfast.version import __version__
 from holdfast.work.status import WorkerLifecycle
 
 __all__ = [
@@ -40,6 +39,7 @@ __all__ = [
     "TaskHandle",
     "UnknownTask",
     "WorkerLifecycle",
+    "__version__",
     "current",
     "durable",
     "install_structured_logging",

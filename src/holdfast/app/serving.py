@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast import __version__
 from holdfast.executor import Executor
 from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.executors.thread import ThreadExecutor
@@ -26,6 +25,7 @@ from holdfast.tasks.names import check_labels
 from holdfast.tasks.task import Claimed
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
+from holdfast.version import __version__
 from holdfast.work.pace import Polling
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.worker import Settings, Worker
