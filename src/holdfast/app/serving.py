@@ -105,7 +105,8 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
-        duties = chores(client.store, observer, upkeeping, worker.look_now)
+        heard = Many([observer, worker.vitals])
+        duties = chores(client.store, heard, upkeeping, worker.look_now)
         keeping = asyncio.create_task(keep(duties))
         try:
             await worker.run()
