@@ -28,6 +28,8 @@ T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its 
 R = TypeVar("R")  # what the task results in
 Isolation = Literal["process"]
 KeyFunction = Callable[..., str]
+MAINS = ("__main__", "__mp_main__")  # a program, and the same program imported by its child
+_LEAST_MEMORY = 64 * 1024 * 1024
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +208,7 @@ class Registry:
         self._below = below
         self._all: dict[tuple[str, str], Function[..., Any, Any]] = {}
         self._as_of = -1
+        self.durable = Durable(self)
 
     def __iter__(self) -> Iterator[Function[..., Any, Any]]:
         return iter(self.all().values())
@@ -241,14 +244,21 @@ class Registry:
             return short[0]
         raise UnknownType(name, (full for full, _ in known))
 
+
+class Durable:
+    """The decorator. An object, so that it reads the same on a module, a class and an app."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
     @overload
-    def durable(
+    def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Function[P, Coroutine[Any, Any, R], R]: ...
     @overload
-    def durable(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     @overload
-    def durable(
+    def __call__(
         self,
         /,
         *,
@@ -273,12 +283,12 @@ class Registry:
         cpu_limit: float | None = None,
         fenced: bool = False,
     ) -> "_Decorator": ...
-    def durable(self, function: Any = None, /, **options: Any) -> Any:
+    def __call__(self, function: Any = None, /, **options: Any) -> Any:
         """Make a function durable: bare, or with options."""
 
         def decorate(function: Callable[..., Any]) -> Function[..., Any, Any]:
             made = _function(function, **options)
-            self.add(made)
+            self._registry.add(made)
             return made
 
         if function is None:
@@ -325,16 +335,35 @@ def _function(
     made = Traits(timeout=None if timeout is None else duration("timeout", timeout), **traits)
     if made.isolation not in (None, "process"):
         raise InvalidInput(f"isolation is 'process' or nothing, not {made.isolation!r}")
+    _check_process_limits(made)
     _ = made.limit  # a limit that cannot be kept is refused where it is written
     return Function(function, check_type(name or _name_of(function)), made, wishes)
 
 
+def _check_process_limits(traits: Traits) -> None:
+    memory, cpu = traits.memory_limit, traits.cpu_limit
+    if memory is None and cpu is None:
+        return
+    if traits.isolation != "process":
+        raise InvalidInput("memory_limit and cpu_limit can be kept only with isolation='process'")
+    if memory is not None and (type(memory) is not int or memory < _LEAST_MEMORY):
+        raise InvalidInput(
+            "memory_limit is in bytes, the interpreter's own included: at least "
+            f"{_LEAST_MEMORY:,}, not {memory!r:.80}"
+        )
+    if cpu is not None and not (
+        isinstance(cpu, int | float) and not isinstance(cpu, bool) and 0 < cpu < 1e9
+    ):
+        raise InvalidInput(f"cpu_limit is in seconds, more than none, not {cpu!r:.80}")
+
+
 def _name_of(function: Callable[..., Any]) -> str:
     module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
+    if module in MAINS:
+        main = sys.modules[module]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else Path(file).stem if file else "__main__"
+        named = spec is not None and spec.name not in MAINS
+        module = spec.name if spec and named else Path(file).stem if file else "__main__"
     return f"{module}:{function.__qualname__}"
 
 

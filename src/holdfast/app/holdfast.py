@@ -23,7 +23,7 @@ from holdfast.explain import Reason, explain
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
-from holdfast.registry import Call, Function, Registry, durable, functions
+from holdfast.registry import Call, Durable, Function, Registry, durable, functions
 from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
@@ -49,7 +49,7 @@ class Holdfast:
 
     backends = Backends
     notifications = Notifications
-    durable = staticmethod(durable)
+    durable: Durable = durable
 
     def __init__(
         self,
