@@ -144,6 +144,13 @@ class Context:
         """
         return self.keeper.transaction()
 
+    async def release(self, outcome: Outcome) -> None:
+        """End the attempt now, in this way. What the function does from here on counts no more.
+        Raises `LeaseLost`."""
+        if not isinstance(self.keeper, Releasing):
+            raise HoldfastError("a lease is released by coroutines; return or raise instead")
+        await self.keeper.release(outcome)
+
 
 def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """The value of a coroutine that never has to wait, as all do over a blocking keeper."""
@@ -153,13 +160,6 @@ def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return end.value
     coroutine.close()
     raise HoldfastError("saved_sync() works in sync functions that run as tasks")
-
-    async def release(self, outcome: Outcome) -> None:
-        """End the attempt now, in this way. What the function does from here on counts no more.
-        Raises `LeaseLost`."""
-        if not isinstance(self._keeper, Releasing):
-            raise HoldfastError("a lease is released by coroutines; return or raise instead")
-        await self._keeper.release(outcome)
 
 
 running: ContextVar[Context | None] = ContextVar("holdfast_attempt", default=None)

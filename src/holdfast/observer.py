@@ -35,7 +35,7 @@ class Stuck(msgspec.Struct, frozen=True, kw_only=True):
 class Observer:
     """Hears everything and does nothing; override what is of interest. Never raise."""
 
-    def of(self, worker: str, facts: Callable[[], Mapping[str, Any]]) -> "Observer":
+    def for_worker(self, worker: str, facts: Callable[[], Mapping[str, Any]]) -> "Observer":
         """Who hears of this worker; by default the same for all. `facts` answers, from any
         thread, what `worker_status_overview` shows of it."""
         return self

@@ -210,5 +210,5 @@ def _deep(levels: int) -> None:
     name = "\U00010400" * 200
     scope: dict[str, Any] = {}
     lines = "\n".join(f"def {name}{n}():\n    {name}{n + 1}()" for n in range(levels))
-    exec(f"{lines}\ndef {name}{levels}():\n    raise ValueError('deep')", scope)  # noqa: S102
+    exec(f"{lines}\ndef {name}{levels}():\n    raise ValueError('deep')", scope)
     scope[f"{name}0"]()

@@ -75,7 +75,7 @@ def sync_odd_result(name: str) -> Any:
         "nan": float("nan"),
         "surrogate": "\ud800",
         "huge": "x" * 2_000_000,
-        "deep": eval("[" * 90 + "[" * 60 + "]" * 60 + "]" * 90),  # noqa: S307
+        "deep": eval("[" * 90 + "[" * 60 + "]" * 60 + "]" * 90),
         "generator": (n for n in range(3)),
     }[name]
 

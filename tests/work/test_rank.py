@@ -64,7 +64,8 @@ async def test_the_idle_worker_of_the_higher_priority_takes_what_comes(url):
                         lifecycle=lives[name],
                         worker_priority=priority,
                         max_concurrency=1,
-                        poll_interval=5.0,
+                        poll_interval=60.0,
+                        poll_interval_max=60.0,
                     )
                 )
             )

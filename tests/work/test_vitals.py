@@ -85,6 +85,11 @@ async def test_a_worker_whose_loop_is_blocked_says_so_and_recovers(tmp_path):
 async def test_a_worker_that_beats_but_cannot_claim_is_deaf(postgres_current, fresh_database):
     url = fresh_database(postgres_current)
     app = Holdfast(url)
+
+    @app.durable(name="anything")
+    async def anything() -> None: ...
+
+    await app.dispatch(anything)  # without a lane there is nothing to ask for
     async with app, served(app, poll_interval=0.05, poll_interval_max=0.05):
         await eventually(lambda: registered(app, "ready"))
         with psycopg.connect(url) as conn:

@@ -85,7 +85,7 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     who = _filters(app, wanted)
     functions: Registry = app.functions if wanted.functions is None else wanted.functions
     record = _record(name, wanted, settings, who, app, functions)
-    told = [observer.of(name, lifecycle.overview) for observer in app.observers]
+    told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
     observer = Many([LogObserver(name), *told])
     executors = Executors()
     try:
@@ -106,7 +106,7 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
         )
         lifecycle.follow(worker.facts)
         heard = Many([observer, worker.vitals])
-        duties = chores(client.store, heard, upkeeping, worker.look_now)
+        duties = chores(client.store, heard, upkeeping, worker.work_came)
         keeping = asyncio.create_task(keep(duties))
         try:
             await worker.run()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from holdfast.errors import HoldfastError, StoreError
+from holdfast.errors import StoreError
 from holdfast.observer import Ended, Observer
 from holdfast.store import Working
 from holdfast.work.holding import Holding
@@ -80,7 +80,7 @@ class Settling:
                 self._holding.resume(leases)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            except HoldfastError:
+            except Exception:  # such as a value that the database cannot hold
                 await self._write_apart(batch)
                 return
         self._holding.drop(leases)

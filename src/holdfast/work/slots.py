@@ -10,7 +10,7 @@ from uuid import UUID
 
 from holdfast.context import running
 from holdfast.executor import Executor
-from holdfast.executors.failures import outcome_of
+from holdfast.executors.failures import failure_of, outcome_of
 from holdfast.observer import Ended
 from holdfast.registry import Function
 from holdfast.store import Store
@@ -63,19 +63,20 @@ class Slots:
         self._store, self._functions, self._executors = store, functions, executors
         self._settling, self._holding, self._hungry = settling, holding, hungry
         self._worker_id, self._default_tries = worker_id, default_tries
-        self._running: dict[UUID, Attempt] = {}
+        self._running: dict[Lease, Attempt] = {}  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
         self._alone: deque[Claimed] = deque()
         self._average = 0.0  # seconds that an attempt takes, lately
+        self._closed = False
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def __contains__(self, task: UUID) -> bool:
-        return task in self._running
+        return any(lease.task == task for lease in self._running)
 
     @property
     def running(self) -> list[UUID]:
-        return list(self._running)
+        return [lease.task for lease in list(self._running)]
 
     @property
     def active(self) -> int:
@@ -90,7 +91,7 @@ class Slots:
 
     def appetite(self) -> tuple[int, int]:
         """How many to claim: to start now, and ahead of that, by how fast they went lately."""
-        if self._alone:
+        if self._closed or self._alone or self._is_sole():
             return 0, 0
         have = len(self._running) + len(self._ahead)
         ahead = 0
@@ -104,7 +105,9 @@ class Slots:
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
         for task in tasks:
-            if task.alone:
+            if self._closed:
+                self._put_down(task)
+            elif task.alone:
                 self._alone.append(task)
             else:
                 self._ahead.append((since, task))
@@ -113,15 +116,23 @@ class Slots:
     def hand_back_stale(self) -> None:
         """What was taken ahead and did not start: others may be free."""
         before = self._loop.time() - _STALE_AHEAD
+        if self._ahead and self._ahead[0][0] < before:
+            # They take longer than was thought: else the same ones came and went for ever.
+            self._average = max(2 * self._average, _STALE_AHEAD)
         while self._ahead and self._ahead[0][0] < before:
             self._put_down(self._ahead.popleft()[1])
 
-    async def drain(self, patience: float) -> None:
-        """Hand back what has not started, wait for the rest, then hand that back too."""
+    def close(self) -> None:
+        """Nothing starts any more; what has not started is handed back."""
+        self._closed = True
         while self._ahead:
             self._put_down(self._ahead.popleft()[1])
         while self._alone:
             self._put_down(self._alone.popleft())
+
+    async def drain(self, patience: float) -> None:
+        """Wait for what runs, then hand that back too."""
+        self.close()
         await self._until_idle(patience)
         for attempt in list(self._running.values()):
             self._stop(attempt, Why.DRAIN)
@@ -137,11 +148,22 @@ class Slots:
                     await self._idle.wait()
 
     def _fill(self) -> None:
-        if self._alone and not self._running and not self._ahead:
-            self._start(self._alone.popleft())
-            return
-        while self._ahead and len(self._running) < self.count:
-            self._start(self._ahead.popleft()[1])
+        while claimed := self._next():
+            self._start(claimed)
+
+    def _next(self) -> Claimed | None:
+        """Who starts now. One that must be alone waits until all others have ended."""
+        if self._closed or len(self._running) >= self.count or self._is_sole():
+            return None
+        if self._ahead:
+            return self._ahead.popleft()[1]
+        if self._alone and not self._running:
+            return self._alone.popleft()
+        return None
+
+    def _is_sole(self) -> bool:
+        """Whether what runs must be the only one."""
+        return len(self._running) == 1 and next(iter(self._running.values())).claimed.alone
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
@@ -165,7 +187,7 @@ class Slots:
         elif claimed.expired:
             self._settling.add(Ended(claimed, attempt.settle(Expired()), 0.0))
         else:
-            self._running[claimed.lease.task] = attempt
+            self._running[claimed.lease] = attempt
             attempt.task = self._loop.create_task(self._run(attempt))
             if timeout := function.traits.timeout:
                 attempt.timer = self._loop.call_later(
@@ -176,18 +198,34 @@ class Slots:
         running.set(attempt.context)
         settlement: Settlement | None
         try:
-            result = await attempt.executor.run(attempt.function, attempt.context)
-            settlement = Settlement(verdict=Verdict.DONE, result=result)
-            if attempt.in_transaction:
-                await self._commit(attempt, settlement)
-                settlement = None
-        except asyncio.CancelledError as error:
-            await attempt.roll_back(error)
-            settlement = self._after_stop(attempt)
+            settlement = await self._call(attempt)
         except BaseException as error:  # whatever a function raises ends its attempt, nothing else
-            await attempt.roll_back(error)
-            settlement = attempt.settle(outcome_of(error, attempt.function))
+            settlement = self._after_error(attempt, error)
         self._end(attempt, settlement)
+
+    async def _call(self, attempt: Attempt) -> Settlement | None:
+        try:
+            result = await attempt.executor.run(attempt.function, attempt.context)
+            if attempt.why in (Why.LOST, Why.TIMEOUT):
+                raise asyncio.CancelledError  # it went on in spite of it: too late
+            settlement = Settlement(verdict=Verdict.DONE, result=result)
+            if not attempt.in_transaction:
+                return settlement
+            await self._commit(attempt, settlement)
+            return None
+        except BaseException as error:
+            await attempt.roll_back(error)
+            raise
+
+    def _after_error(self, attempt: Attempt, error: BaseException) -> Settlement | None:
+        """What follows from what was raised: by the function, or by stopping it."""
+        stopped = attempt.why in (Why.LOST, Why.TIMEOUT, Why.DRAIN)
+        if stopped or isinstance(error, asyncio.CancelledError):
+            return self._after_stop(attempt)
+        try:
+            return attempt.settle(outcome_of(error, attempt.function))
+        except Exception as worse:  # such as a Snooze that names no duration
+            return attempt.settle(Errored(failure_of(worse), retryable=False))
 
     async def _commit(self, attempt: Attempt, settlement: Settlement) -> None:
         """Written by the function's own transaction, or not at all."""
@@ -235,8 +273,7 @@ class Slots:
     def _end(self, attempt: Attempt, settlement: Settlement | None) -> None:
         if attempt.timer:
             attempt.timer.cancel()
-        if self._running.get(attempt.claimed.lease.task) is attempt:
-            del self._running[attempt.claimed.lease.task]
+        self._running.pop(attempt.claimed.lease, None)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement)
@@ -263,24 +300,22 @@ class Slots:
 
     def lost(self, leases: Sequence[Lease]) -> None:
         """Stop their work, and write nothing of it."""
-        gone = {lease.task: lease.grant for lease in leases}
-        self._ahead = deque(
-            (since, task)
-            for since, task in self._ahead
-            if gone.get(task.lease.task) != task.lease.grant
-        )
+        gone = frozenset(leases)
+        self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
+        self._alone = deque(one for one in self._alone if one.lease not in gone)
         for lease in leases:
-            attempt = self._running.get(lease.task)
-            if attempt and attempt.claimed.lease.grant == lease.grant:
+            attempt = self._running.get(lease)
+            if attempt and not attempt.ended:
                 logger.warning("task %s: its lease is lost, it is stopped", lease.task)
                 attempt.context.cancel_requested = True
                 self._stop(attempt, Why.LOST)
         self._holding.drop(leases)
+        self._fill()
+        self._hungry()
 
     def cancel(self, tasks: frozenset[UUID]) -> None:
-        for task in tasks:
-            attempt = self._running.get(task)
-            if attempt and not attempt.context.cancel_requested:
+        for attempt in list(self._running.values()):
+            if attempt.claimed.lease.task in tasks and not attempt.context.cancel_requested:
                 attempt.context.cancel_requested = True
                 # A sync function sees it by `check_cancelled`: its thread cannot be stopped.
                 if attempt.function.is_async or attempt.function.traits.isolation:

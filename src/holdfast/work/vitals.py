@@ -1,7 +1,8 @@
 """Whether a worker is well, felt from its renewal thread. A worker that beats may still not work:
 
-blocked   its event loop answers late, by `BLOCKED_AFTER` or more: a function holds it up
-deaf      it has free slots, but no claim was answered for `DEAF_AFTER`, or three of its longest rests
+blocked   its event loop is late by `BLOCKED_AFTER` seconds or more: a function holds it up
+deaf      it has free slots, but no claim was answered for `DEAF_AFTER` seconds (where its longest
+          rest is more than a third of that: for three of those)
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class Vitals(Observer):
 
     @property
     def lag(self) -> float:
-        """Seconds by which the event loop is late: the last measured, or more if it is under way."""
+        """Seconds by which the event loop is late, as measured last or just being measured."""
         sent = self._sent
         return self._lag if sent is None else max(self._lag, self._since(sent))
 

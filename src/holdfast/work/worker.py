@@ -13,10 +13,11 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, StoreError
-from holdfast.notifier import Hint, Notifier
+from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.observer import Ended, Observer
 from holdfast.store import Store, WorkerRecord
 from holdfast.tasks.lane import Serving
+from holdfast.tasks.lifecycle import Verdict
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.pace import Pace, Polling
@@ -170,39 +171,55 @@ class Worker:
         self._pace.snap_back()
         self._wake.set()
 
+    def work_came(self) -> None:
+        """Tasks became ready that nobody gave a hint of: others may have more room for them."""
+        self.look_now()
+        self._notifier.tell([EVERYTHING])
+
     # ── the life of a worker ─────────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
         """Until it is drained. Cancelled, it hands back what it holds and ends."""
         settling = asyncio.create_task(self._settling.run())
-        await self._renewal.start()
-        await self._notifier.listen(self._heard)
-        self._lifecycle.move(WorkerState.READY)
-        logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
+        try:
+            await self._renewal.start()
+            await self._notifier.listen(self._heard)
+            self._lifecycle.move(WorkerState.READY)
+            logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
+            await self._work(settling)
+        finally:
+            settling.cancel()
+            await self._renewal.stop()
+            self._lifecycle.move(WorkerState.STOPPED)
+            logger.info("worker %s has stopped", self._record.name)
+
+    async def _work(self, settling: "asyncio.Task[None]") -> None:
         claiming = asyncio.create_task(self._claim_for_ever())
         asked = asyncio.create_task(self._lifecycle.wait_until_drain())
-        patience = self._settings.drain_timeout.total_seconds()
         try:
             await asyncio.wait({claiming, asked, settling}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            patience = 0.0
+            await self._drain(claiming, patience=0.0)
+            raise
+        finally:
+            asked.cancel()
+        await self._drain(claiming, self._settings.drain_timeout.total_seconds())
+        for task in (claiming, settling):
+            if task.done() and not task.cancelled():
+                task.result()  # what ended the worker is told to whoever started it
+
+    async def _drain(self, claiming: "asyncio.Task[None]", patience: float) -> None:
         self._lifecycle.move(WorkerState.DRAINING)
-        asked.cancel()
         await self._stop_claiming(claiming, patience)
         await self._slots.drain(patience)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(patience, _LAST_WORDS)):
                 await self._settling.flush()
-        settling.cancel()
-        await self._renewal.stop()
-        self._lifecycle.move(WorkerState.STOPPED)
-        logger.info("worker %s has stopped", self._record.name)
-        if not claiming.cancelled():
-            claiming.result()
 
     async def _stop_claiming(self, claiming: "asyncio.Task[None]", patience: float) -> None:
         """A claim that is under way is waited for: what it brings must be handed back."""
         self._draining = True
+        self._slots.close()
         self._wake.set()
         await asyncio.wait({claiming}, timeout=max(patience, _LAST_WORDS))
         claiming.cancel()
@@ -237,7 +254,8 @@ class Worker:
             elif not found.again:
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
-                await self._rest(seconds)
+                # Not past what was taken ahead, which somebody else may be free for.
+                await self._rest(min(seconds, self._slots.patience or seconds))
                 await self._give_way()
             self._slots.hand_back_stale()
 
@@ -254,6 +272,8 @@ class Worker:
         self._hinted = False
 
     def _heard(self, hint: Hint) -> None:
+        if hint == EVERYTHING:  # hints were missed, maybe also of a cancel
+            self._renewal.look_now()
         match hint.kind:
             case "work":
                 queues = self._serving().queues
@@ -276,12 +296,15 @@ class Worker:
         return any(function.traits.fenced for function in self._functions().values())
 
     def _written(self, batch: Sequence[Ended]) -> None:
-        """A settle makes room behind a limit, here and elsewhere."""
-        if limited := self._claiming.limited:
-            queues = {ended.task.lane.queue for ended in batch if ended.task.lane in limited}
-            if queues:
-                self._notifier.tell(Hint("work", queue) for queue in queues)
-                self.look_now()
+        """A settle makes room behind a limit, here and elsewhere; and what is handed back is for
+        others."""
+        limited = self._claiming.limited
+        back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
+        room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
+        if back or room:
+            self._notifier.tell(Hint("work", queue) for queue in back | room)
+        if room:
+            self.look_now()
 
     def _from_outside(self, act: Callable[[Any], None], news: Any) -> None:
         """The renewal speaks in its own thread."""
