@@ -5,10 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
 from holdfast.errors import HoldfastError, TaskCancelled
+from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
 
@@ -27,6 +28,15 @@ class Keeper(Protocol):
     def saved(self) -> Awaitable[bytes | None]: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """A keeper on the worker's own event loop, where an attempt can be ended before its time."""
+
+    def release(self, outcome: Outcome) -> Awaitable[None]:
+        """Raises `LeaseLost`."""
+        ...
 
 
 class Context:
@@ -133,6 +143,13 @@ class Context:
         function returns, together with its result; rolled back when it raises or lost its lease.
         """
         return self.keeper.transaction()
+
+    async def release(self, outcome: Outcome) -> None:
+        """End the attempt now, in this way. What the function does from here on counts no more.
+        Raises `LeaseLost`."""
+        if not isinstance(self.keeper, Releasing):
+            raise HoldfastError("a lease is released by coroutines; return or raise instead")
+        await self.keeper.release(outcome)
 
 
 def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -41,7 +41,7 @@ class Ears:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(WITHIN):
-        while not condition():  # noqa: ASYNC110 - nobody says when
+        while not condition():
             await asyncio.sleep(0.005)
 
 

@@ -13,13 +13,15 @@ from holdfast import config
 from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
 from holdfast.app.home import Home
 from holdfast.app.portal import Portal
+from holdfast.app.releasing import ending
 from holdfast.app.serving import Served, serve
 from holdfast.client import Client, TaskHandle, task_id
 from holdfast.clock import Clock, SystemClock
-from holdfast.context import current
+from holdfast.context import entered
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.explain import Reason, explain
 from holdfast.observer import MetricsRecorder, Observer
+from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
 from holdfast.registry import Call, Durable, Function, Registry, durable, functions
 from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
@@ -71,17 +73,21 @@ class Holdfast:
         redis = notification_backend
         if redis is None and self.config.redis_url:
             redis = RedisBackend(self.config.redis_url)
+        self.observers: tuple[Observer, ...] = tuple(observers)
+        if metrics is not None:
+            self.observers += (Recording(metrics),)
         self.home = Home(
-            url, redis=redis, clock=clock or SystemClock(), auto_migrate=self.config.auto_migrate
+            url,
+            redis=redis,
+            clock=clock or SystemClock(),
+            auto_migrate=self.config.auto_migrate,
+            told=Many(self.observers).enqueued if self.observers else None,
         )
         self.polling = (
             poll_min_interval or self.config.poll_min,
             poll_max_interval or self.config.poll_max,
             poll_backoff_factor or self.config.poll_backoff_factor,
         )
-        self.observers: tuple[Observer, ...] = tuple(observers)
-        if metrics is not None:
-            self.observers += (Recording(metrics),)
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
 
@@ -231,10 +237,20 @@ class Holdfast:
         self, task: AnyTask, percent: float, message: str | None = None
     ) -> None:
         """For the running attempt itself: whoever is not it cannot report."""
-        context = current()
-        if context.task_id != task_id(task):
+        context = entered()
+        if context is None or context.task_id != task_id(task):
             raise LeaseLost("progress", task_id(task))
         await context.progress(percent, message)
+
+    async def release_lease(
+        self, task: AnyTask, worker_id: str, status: str, error: str | None = None
+    ) -> None:
+        """For the running attempt itself: end it now, as `done`, `failed` or `retry`. Raises
+        `LeaseLost` where it is not this attempt's lease, or not any more."""
+        context = entered()
+        if context is None or (context.task_id, context.worker_id) != (task_id(task), worker_id):
+            raise LeaseLost("release", task_id(task))
+        await context.release(ending(status, error))
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast import __version__
 from holdfast.executor import Executor
 from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.executors.thread import ThreadExecutor
@@ -26,6 +25,7 @@ from holdfast.tasks.names import check_labels
 from holdfast.tasks.task import Claimed
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
+from holdfast.version import __version__
 from holdfast.work.pace import Polling
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.worker import Settings, Worker
@@ -60,6 +60,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: Duration | None = None
     drain_timeout: Duration | None = None
     worker_priority: int | None = None
+    functions: Any = None  # a registry of its own: it serves nothing else
 
 
 class Executors:
@@ -82,12 +83,14 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     lifecycle.name = lifecycle.name or name
     app.follow(lifecycle)
     who = _filters(app, wanted)
-    record = _record(name, wanted, settings, who, app)
-    observer = Many([LogObserver(name), *app.observers])
+    functions: Registry = app.functions if wanted.functions is None else wanted.functions
+    record = _record(name, wanted, settings, who, app, functions)
+    told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
+    observer = Many([LogObserver(name), *told])
     executors = Executors()
     try:
         client = await app.home.client()
-        await _declare(client.store, app.functions)
+        await _declare(client.store, functions)
         worker = Worker(
             store=client.store,
             opening=app.home.apart,
@@ -96,13 +99,14 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             clock=app.home.clock,
             record=record,
             settings=settings,
-            functions=app.functions.all,
+            functions=functions.all,
             executors=executors.choose,
-            serving=lambda: _serving(who, app.functions),
+            serving=lambda: _serving(who, functions),
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
-        duties = chores(client.store, observer, upkeeping, worker.work_came)
+        heard = Many([observer, worker.vitals])
+        duties = chores(client.store, heard, upkeeping, worker.work_came)
         keeping = asyncio.create_task(keep(duties))
         try:
             await worker.run()
@@ -178,7 +182,12 @@ def _serving(who: Serving, functions: Registry) -> Serving:
 
 
 def _record(
-    name: str, wanted: Served, settings: Settings, who: Serving, app: "Holdfast"
+    name: str,
+    wanted: Served,
+    settings: Settings,
+    who: Serving,
+    app: "Holdfast",
+    functions: Registry,
 ) -> WorkerRecord:
     priority = wanted.worker_priority
     return WorkerRecord(
@@ -192,9 +201,7 @@ def _record(
         capabilities=tuple(sorted(who.capabilities)),
         slots=settings.slots,
         types=tuple(
-            sorted(
-                f"{type}@{version}" if version else type for type, version in app.functions.all()
-            )
+            sorted(f"{type}@{version}" if version else type for type, version in functions.all())
         ),
         priority=app.config.worker_priority if priority is None else priority,
         status="starting",

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import Enum
 from typing import Any
@@ -34,8 +34,8 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_conn", "_open", "_store", "claimed", "context", "ended", "executor", "function",
-        "started", "task", "timer", "why",
+        "_conn", "_open", "_released", "_store", "claimed", "context", "ended", "executor",
+        "function", "started", "task", "timer", "why",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +48,7 @@ class Attempt:
         worker_id: str,
         default_tries: int,
         started: float,
+        released: "Callable[[Attempt, Settlement], None] | None" = None,
     ) -> None:
         self.claimed, self.function, self.executor = claimed, function, executor
         self.context = Context(
@@ -58,7 +59,7 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
         self.ended = False
-        self._store = store
+        self._store, self._released = store, released
         self._open: AsyncExitStack | None = None
         self._conn: Any = None
 
@@ -91,6 +92,24 @@ class Attempt:
     async def saved(self) -> bytes | None:
         progress = await self._store.saved(self.claimed.lease.task)
         return progress.saved if progress else None
+
+    async def release(self, outcome: Outcome) -> None:
+        """End the attempt before its function has returned."""
+        lease, settlement = self.claimed.lease, self.settle(outcome)
+        if self.ended or self.in_transaction:
+            raise LeaseLost("release", lease.task, [lease])
+        self.ended = True
+        try:
+            refused = await self._store.settle(
+                [(lease, settlement)], default_tries=self.context.max_tries
+            )
+        except BaseException:
+            self.ended = False  # it may have been written: settling it once more is harmless
+            raise
+        if refused:
+            raise LeaseLost("release", lease.task, [lease])
+        if self._released:
+            self._released(self, settlement)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:

@@ -180,6 +180,7 @@ class Slots:
             worker_id=self._worker_id,
             default_tries=self._default_tries,
             started=self._loop.time(),
+            released=self._released,
         )
         if claimed.cancel_requested:
             self._settling.add(Ended(claimed, attempt.settle(Cancelled()), 0.0))
@@ -231,6 +232,11 @@ class Slots:
         if await attempt.commit(settlement):
             seconds = self._loop.time() - attempt.started
             self._settling.note(Ended(attempt.claimed, settlement, seconds))
+
+    def _released(self, attempt: Attempt, settlement: Settlement) -> None:
+        """Written by the function itself, which may go on for a while."""
+        seconds = self._loop.time() - attempt.started
+        self._settling.note(Ended(attempt.claimed, settlement, seconds))
 
     def _after_stop(self, attempt: Attempt) -> Settlement | None:
         """What follows from an attempt that was stopped; None: write nothing."""
