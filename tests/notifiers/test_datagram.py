@@ -135,6 +135,8 @@ async def test_who_was_too_busy_to_hear_is_told_everything(alice):
         if alice._full:
             break
     assert alice._full
+    reminder = alice._reminder
+    await until(lambda: alice._reminder is not reminder)  # it was in vain
 
     def read() -> bool:
         while True:
