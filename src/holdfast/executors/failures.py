@@ -6,14 +6,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from holdfast.errors import NonRetryable, PayloadRefused, Snooze
-from holdfast.registry import Function
-from holdfast.tasks.durations import duration
-from holdfast.tasks.lifecycle import Errored, Outcome, Snoozed
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Failure, plain
 
-__all__ = ["failure_of", "outcome_of"]
+__all__ = ["failure_of"]
 
 _HERE = os.path.dirname(__file__)
 _LONGEST = 64 * 1024  # bytes of the whole detail, as the stores take it
@@ -22,18 +18,6 @@ _FRAMES = 40
 _CAUSES = 4
 _NOTES = 10
 _PARTS = 10
-
-
-def outcome_of(error: BaseException, function: Function[..., Any, Any]) -> Outcome:
-    """What an attempt came to that raised this."""
-    policy = function.traits.retry_policy
-    match error:
-        case Snooze():
-            return Snoozed(duration("snooze", error.delay))
-        case NonRetryable() | PayloadRefused():
-            return Errored(failure_of(error), retryable=False)
-        case _:
-            return Errored(failure_of(error), policy is None or policy.tries_again(error))
 
 
 def failure_of(error: BaseException) -> Failure:

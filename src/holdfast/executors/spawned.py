@@ -12,13 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.executors import wire
 
 __all__ = ["Limits", "Nonsense", "Spawned"]
 
-_ROOT = str(Path(holdfast.__file__).parent.parent)
+_ROOT = str(Path(__file__).parents[2])  # where the package lies
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from holdfast.executors.child import main; main()"
