@@ -82,6 +82,13 @@ async def test_a_failure_names_what_was_raised(way):
     assert outcome.failure.type == "KeyboardInterrupt"
 
 
+async def test_stop_iteration_keeps_its_name_where_python_lets_it(way):
+    outcome = await ending(way, way.evil, attempt(way.evil, "stop iteration"))
+    assert isinstance(outcome, Errored)
+    expected = {"sync": "StopIteration", "async": "RuntimeError"}
+    assert outcome.failure.type == expected[way.flavour]
+
+
 MEANINGS = {
     "timeout": (Errored, True),
     "value": (Errored, False),
@@ -149,6 +156,12 @@ async def test_a_function_that_looks_sees_that_it_should_stop(way):
 async def test_one_that_was_to_stop_before_it_began_sees_it_too(way):
     context = attempt(way.until_cancelled, cancel_requested=True)
     assert await ending(way, way.until_cancelled, context) == Cancelled()
+
+
+async def test_one_that_was_to_stop_before_it_was_called_sees_it_at_once(way):
+    context = attempt(way.check)
+    context.cancel_requested = True
+    assert await ending(way, way.check, context) == Cancelled()
 
 
 async def test_a_cancelled_run_ends_at_once_and_as_cancelled(way):

@@ -3,16 +3,19 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
 import uvloop
 
 from holdfast.errors import HoldfastError, InvalidInput, ProcessDied
+from holdfast.executors import rlimits
 from holdfast.executors.outcomes import FunctionRaised, outcome_of
 from holdfast.executors.process import ProcessExecutor
 from holdfast.registry import Registry
@@ -86,6 +89,13 @@ async def test_a_death_fails_its_own_call_only_and_says_how(executor, how, said)
     with pytest.raises(ProcessDied, match=said):
         await call(executor, functions.die, how)
     assert await call(executor, functions.pid)
+
+
+async def test_what_a_dead_process_left_behind_dies_too(executor, tmp_path):
+    report = tmp_path / "pid"
+    with pytest.raises(ProcessDied, match="exited with code 3"):
+        await call(executor, functions.die_and_leave, str(report))
+    await soon(lambda: is_dead(int(report.read_text())))
 
 
 async def test_a_death_is_an_error_that_is_tried_again(executor):
@@ -173,11 +183,12 @@ async def test_a_process_that_writes_nonsense_is_killed_and_reported(executor, t
 
 
 async def test_a_memory_limit_is_kept_and_not_by_others(executor):
-    assert await call(executor, functions.greedy, 1_000_000) == 1_000_000
+    plain = await call(executor, functions.pid)
+    pid = await call(executor, functions.greedy, 1_000_000)
+    assert await call(executor, functions.greedy, 1_000_000) == pid != plain
     with pytest.raises(FunctionRaised, match="MemoryError"):
         await call(executor, functions.greedy, 2**30)
-    assert await call(executor, functions.greedy, 1_000_000) == 1_000_000
-    plain = await call(executor, functions.pid)
+    assert is_gone(pid)  # who knows what it could not do for want of memory
     assert await call(executor, functions.pid) == plain
 
 
@@ -187,13 +198,26 @@ async def test_a_cpu_limit_is_kept_for_each_call_and_named(executor):
         await call(executor, functions.busy, 10**12)
 
 
+async def test_processor_time_is_counted_from_the_start_of_the_call(monkeypatch):
+    set_to = []
+    used = SimpleNamespace(ru_utime=5.0, ru_stime=2.0)
+    monkeypatch.setattr(resource, "getrusage", lambda _: used)
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, both: set_to.append((kind, both[0])))
+    rlimits.grant_cpu(0.1)
+    assert set_to[-1] == (resource.RLIMIT_CPU, 8)
+    rlimits.grant_cpu(None)
+    assert set_to[-1] == (resource.RLIMIT_CPU, resource.getrlimit(resource.RLIMIT_CPU)[1])
+
+
 async def test_the_next_call_stands_where_the_worker_stands(executor, tmp_path):
     assert await call(executor, functions.moved, str(tmp_path)) == os.getcwd()
     assert await call(executor, functions.moved, str(tmp_path)) == os.getcwd()
 
 
 async def test_a_function_that_forks_answers_once(executor):
-    assert await call(executor, functions.forked) == "once"
+    copy = await call(executor, functions.forked)
+    assert copy != 0
+    await soon(lambda: is_dead(copy))
     assert await call(executor, functions.pid)
 
 
@@ -214,11 +238,11 @@ async def test_what_a_function_prints_goes_where_the_worker_prints(tmp_path):
     script.write_text(PROGRAM)
     ended = await asyncio.to_thread(run, script)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.split() == ["hello", "from", "program:greet", "__mp_main__", "3"]
+    assert ended.stdout.split() == ["hello", "from", "program:greet", "__mp_main__", "killed"]
 
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, os
 from holdfast.executors.process import ProcessExecutor
 from holdfast.registry import durable
 from tests.executors.acts import attempt
@@ -226,12 +250,13 @@ from tests.executors.acts import attempt
 @durable(isolation="process")
 def greet(whom: str) -> int:
     print("hello", whom, greet.name, __name__)
-    return 3
+    return os.getpid()
 
 async def main():
     executor = ProcessExecutor()
-    print((await executor.run(greet, attempt(greet, "from"))).decode())
+    os.kill(int(await executor.run(greet, attempt(greet, "from"))), 9)
     await executor.close()
+    print("killed")
 
 if __name__ == "__main__":
     asyncio.run(main())
@@ -245,7 +270,7 @@ async def test_a_program_started_as_a_module_is_found_too(tmp_path):
     (package / "orders.py").write_text(PROGRAM)
     ended = await asyncio.to_thread(run, "-m", "shop.orders", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.split() == ["hello", "from", "shop.orders:greet", "shop.orders", "3"]
+    assert ended.stdout.split() == ["hello", "from", "shop.orders:greet", "shop.orders", "killed"]
 
 
 async def test_a_program_without_a_guard_does_not_start_workers_in_its_children(tmp_path):
