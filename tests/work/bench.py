@@ -113,8 +113,7 @@ class Bench:
             self._write("update lease set boot_end = 0 where id = ?", task.bytes)
         else:
             self._write(
-                "update holdfast.lease set lease_timeout = now() - interval '1 hour' "
-                "where id = %s",
+                "update holdfast.lease set lease_timeout = now() - interval '1 hour' where id = %s",
                 task,
             )
 
