@@ -85,7 +85,7 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             settings=settings,
             functions=functions.all,
             executors=executors,
-            serving=lambda: _serving(who, functions),
+            serving=_Who(who, functions).now,
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
@@ -161,8 +161,19 @@ def _filters(app: "Holdfast", wanted: Served) -> Serving:
     )
 
 
-def _serving(who: Serving, functions: Registry) -> Serving:
-    return msgspec.structs.replace(who, types=frozenset(functions.all()))
+class _Who:
+    """The filters with all functions that are known by now."""
+
+    def __init__(self, who: Serving, functions: Registry) -> None:
+        self._serving, self._functions = who, functions
+        self._of: Any = None
+
+    def now(self) -> Serving:
+        known = self._functions.all()
+        if known is not self._of:
+            self._of = known
+            self._serving = msgspec.structs.replace(self._serving, types=frozenset(known))
+        return self._serving
 
 
 def _record(

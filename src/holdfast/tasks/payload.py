@@ -44,7 +44,10 @@ def encode(value: Any) -> bytes:
             data = _unsorted.encode(value)
     except RecursionError:
         raise _too_deep() from None
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+    except (
+        *(TypeError, ValueError, OverflowError, NotImplementedError),
+        msgspec.MsgspecError,
+    ) as error:
         raise PayloadRefused(
             f"a value of type {type(value).__name__} cannot be stored as JSON: {error}. Use plain "
             "types, dates, decimals, UUIDs, bytes, dataclasses or structs"
