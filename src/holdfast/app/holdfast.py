@@ -278,6 +278,8 @@ class Holdfast:
         dead_letter_retention: Duration | None = None,
         drain_timeout: Duration | None = None,
         worker_priority: int | None = None,
+        stuck_after: Duration | None = None,
+        on_stuck: str | None = None,
         lifecycle: WorkerLifecycle | None = None,
     ) -> None:
         """Work, until asked to drain (`request_worker_drain`) or cancelled."""
@@ -299,6 +301,8 @@ class Holdfast:
             dead_letter_retention=dead_letter_retention,
             drain_timeout=drain_timeout,
             worker_priority=worker_priority,
+            stuck_after=stuck_after,
+            on_stuck=on_stuck,
         )
         await serve(self, wanted, lifecycle)
 

@@ -22,6 +22,7 @@ from holdfast.tasks.lane import Serving
 from holdfast.tasks.names import check_labels
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
+from holdfast.upkeep.stuck import check_on_stuck
 from holdfast.version import __version__
 from holdfast.work.pace import Polling
 from holdfast.work.status import WorkerLifecycle, WorkerState
@@ -57,6 +58,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: Duration | None = None
     drain_timeout: Duration | None = None
     worker_priority: int | None = None
+    stuck_after: Duration | None = None
+    on_stuck: str | None = None
     functions: Any = None  # a registry of its own: it serves nothing else
 
 
@@ -148,6 +151,8 @@ def _upkeeping(app: "Holdfast", wanted: Served) -> Upkeeping:
             "dead_letter_retention", wanted.dead_letter_retention, config.dead_letter_retention
         ),
         default_tries=app.default_tries,
+        stuck_after=_span("stuck_after", wanted.stuck_after, config.stuck_after),
+        on_stuck=check_on_stuck(wanted.on_stuck or config.on_stuck),
     )
 
 

@@ -113,6 +113,9 @@ class Slots:
 
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
+        fresh = {task.lease.task for task in tasks}
+        if old := [lease for lease in self._running if lease.task in fresh]:
+            self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
             if self._closed:
                 self._put_down(task)
