@@ -96,6 +96,16 @@ class Holdfast:
         logger.info("the store is %s, from %s", _plain(url), origin or "the default")
         return url
 
+    def move(self, *, store: str | None = None, redis_url: str | None = None) -> None:
+        """Live elsewhere than the code says, as the command line may ask. Before the first use."""
+        redis = RedisBackend(redis_url) if redis_url else self.home.redis
+        self.home = Home(
+            store or self.home.url,
+            redis=redis,
+            clock=self.home.clock,
+            auto_migrate=self.config.auto_migrate,
+        )
+
     async def __aenter__(self) -> "Holdfast":
         await self.home.client()
         return self

@@ -27,7 +27,7 @@ class Home:
     def __init__(
         self, url: str, *, redis: RedisBackend | None, clock: Clock, auto_migrate: bool
     ) -> None:
-        self.url, self._redis, self.clock = url, redis, clock
+        self.url, self.redis, self.clock = url, redis, clock
         self._auto_migrate = auto_migrate
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
             WeakKeyDictionary()
@@ -93,10 +93,10 @@ class Home:
         return found
 
     def _notifier(self) -> Notifier:
-        if self._redis:
+        if self.redis:
             from holdfast.notifiers.redis import RedisNotifier
 
-            return RedisNotifier(self._redis.url, name=self._channel())
+            return RedisNotifier(self.redis.url, name=self._channel())
         if self.url.startswith(_MEMORY):
             from holdfast.notifiers.local import LocalNotifier
 
