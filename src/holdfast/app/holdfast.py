@@ -20,7 +20,7 @@ from holdfast.context import current
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.recorder import Recording
-from holdfast.registry import Call, Function, Registry, durable, functions
+from holdfast.registry import Call, Function, Registry, functions
 from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
@@ -46,7 +46,7 @@ class Holdfast:
 
     backends = Backends
     notifications = Notifications
-    durable = staticmethod(durable)
+    durable = functions.durable
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Holdfast:
             raise InvalidInput("give the store as a URL or as a backend, not both")
         self.config = config.read(os.environ)
         self.functions = Registry(below=functions)
-        self.durable = self.functions.durable
+        self.durable = self.functions.durable  # type: ignore[method-assign]
         url = store or (backend and backend.url) or self._from_environment()
         redis = notification_backend
         if redis is None and self.config.redis_url:
