@@ -17,7 +17,7 @@ __all__ = ["enqueue"]
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("type", metavar="TYPE")
 @click.argument("args", nargs=-1, metavar="[JSON]...")
-@click.option("--kwargs", metavar="JSON", help='Arguments by name: \'{"a": 1}\'.')
+@click.option("--kwargs", metavar="JSON", help="Arguments by name: '{\"a\": 1}'.")
 @click.option("--queue", help="[default: the function's own]")
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--delay", type=SPAN, help="Not before so long from now.")
@@ -94,7 +94,7 @@ class _Call:
 def _arguments(args: Sequence[str], kwargs: str | None) -> tuple[list[Any], dict[str, Any]]:
     named = {} if kwargs is None else _json("--kwargs", kwargs)
     if not isinstance(named, dict):
-        raise Stop(Exit.USAGE, '--kwargs takes a JSON object, such as \'{"name": 1}\'')
+        raise Stop(Exit.USAGE, "--kwargs takes a JSON object, such as '{\"name\": 1}'")
     return [_json("argument", text) for text in args], named
 
 
@@ -154,5 +154,3 @@ def _show(task: Any, ending: Any, output: str) -> None:
         f"task {task} ended as {ending.status}, {said}\nOnce the cause is mended, "
         "`await app.retry(id)` gives it a new life.",
     )
-
-

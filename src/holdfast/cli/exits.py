@@ -31,7 +31,7 @@ class Stop(click.ClickException):
 
     def __init__(self, code: Exit, message: str) -> None:
         super().__init__(message)
-        self.exit_code = int(code)
+        self.exit_code = int(code)  # type: ignore[misc] # click reads it of the instance
 
 
 def explained(error: errors.HoldfastError) -> Stop:

@@ -47,5 +47,6 @@ def _look(url: str) -> None:
     path = url.partition("?")[0].removeprefix("sqlite:///")
     if path != url and not Path(path).exists():
         raise Stop(
-            Exit.UNREACHABLE, f"there is no store at {path}; name one with --store or HOLDFAST_STORE"
+            Exit.UNREACHABLE,
+            f"there is no store at {path}; name one with --store or HOLDFAST_STORE",
         )

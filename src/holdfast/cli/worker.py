@@ -45,7 +45,7 @@ _NOT_FOR_CHILDREN = {"processes", "worker_id"}
 @click.option("--redis-url", metavar="URL", help="Wake-ups through Redis.  [HOLDFAST_REDIS_URL]")
 @click.option("--with-parent", is_flag=True, hidden=True)
 @click.pass_context
-def worker(ctx: click.Context, **given: Any) -> None:
+def worker(ctx: click.Context, /, **given: Any) -> None:
     """Run a worker until it is told to drain.
 
     SIGTERM or Ctrl-C drains it: it claims nothing more, finishes what runs, and hands back the

@@ -1,6 +1,5 @@
 """Queries of people's own. They read, and nothing else."""
 
-
 import asyncpg
 
 from holdfast.errors import InvalidInput, ReadOnly
