@@ -1,14 +1,18 @@
 """`holdfast demo`: a worker is killed in the middle of its work, and nothing is lost."""
 
 import sys
+from datetime import timedelta
 
 import click
 
-from holdfast.cli.options import store_option
+from holdfast.cli.options import SPAN
 
 __all__ = ["demo"]
 
-STORE = "sqlite:///holdfast-demo.db"
+# Not the store of HOLDFAST_STORE unless told so: that one may be in earnest.
+_store = click.option(
+    "--store", metavar="URL", default="sqlite:///holdfast-demo.db", show_default=True
+)
 
 
 @click.group(invoke_without_command=True)
@@ -27,19 +31,21 @@ def demo(ctx: click.Context) -> None:
 
 
 @demo.command()
-@store_option
-def worker(store: str | None) -> None:
-    """Work on the jobs of `create-jobs`, with a lease of 5 seconds."""
+@_store
+@click.option("--lease", type=SPAN, default="5s", show_default=True)
+def worker(store: str, lease: timedelta) -> None:
+    """Work on the jobs of `create-jobs`."""
     from holdfast.cli.demo.by_hand import work
 
-    sys.exit(work(store or STORE))
+    sys.exit(work(store, lease))
 
 
 @demo.command()
 @click.argument("count", type=click.IntRange(1, 10_000), default=5)
-@store_option
-def create_jobs(count: int, store: str | None) -> None:
+@_store
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=6, show_default=True)
+def create_jobs(count: int, store: str, seconds: float) -> None:
     """Put COUNT jobs, which take some seconds each, into the demo's store."""
     from holdfast.cli.demo.by_hand import create
 
-    sys.exit(create(store or STORE, count))
+    create(store, count, seconds)
