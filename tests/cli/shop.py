@@ -24,6 +24,13 @@ async def hold(name: str) -> str:
 
 
 @app.durable
+def hold_in_a_thread(name: str) -> None:
+    Path(f"{name}.began").touch()
+    while not Path(f"{name}.go").exists():
+        time.sleep(0.01)
+
+
+@app.durable
 async def block(name: str) -> None:
     """Blocks the event loop, as nobody should."""
     Path(f"{name}.began").touch()

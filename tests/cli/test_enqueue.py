@@ -12,7 +12,18 @@ from tests.cli.shell import Shell
 def test_without_an_app_any_type_is_accepted_and_its_id_printed(either: Shell):
     task = either.says(
         *("enqueue", "other:thing", "1", '{"a": [2]}', "--kwargs", '{"b": null}'),
-        *("--queue", "vip", "--priority", "7", "--delay", "1h", "--tags", "y,x", "--requires", "gpu"),
+        *(
+            "--queue",
+            "vip",
+            "--priority",
+            "7",
+            "--delay",
+            "1h",
+            "--tags",
+            "y,x",
+            "--requires",
+            "gpu",
+        ),
         *("--tenant", "acme", "--max-tries", "2", "--expires", "2h", "--key", "k"),
     )
     assert UUID(task)

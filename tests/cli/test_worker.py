@@ -43,9 +43,10 @@ def test_draining_finishes_what_runs_and_leaves_the_rest_untried(either: Shell):
     assert not either.has("two.began")
 
 
-def test_what_outlasts_the_drain_is_handed_back_at_once_and_pays_no_attempt(either: Shell):
+@pytest.mark.parametrize("function", ["hold", "hold_in_a_thread"])
+def test_what_outlasts_the_drain_is_handed_back_and_pays_no_attempt(either: Shell, function: str):
     worker = either.worker("--drain-timeout", "0.2s")
-    either.says("enqueue", "shop:hold", '"long"')
+    either.says("enqueue", f"shop:{function}", '"long"')
     either.began("long")
     worker.send(signal.SIGINT)
     assert worker.end() == 0
@@ -67,6 +68,19 @@ def test_a_second_sigint_leaves_at_once_whatever_runs(shell: Shell, function: st
     assert worker.end() == 130
     assert "left at once" in worker.said
     assert shell.rows(STATE)[0]["status"] == "running"
+
+
+@pytest.mark.parametrize("redis", [False, True])
+def test_an_idle_worker_hears_of_a_task_long_before_it_would_look(
+    shell: Shell, redis: bool, request: pytest.FixtureRequest
+):
+    url = ["--redis-url", request.getfixturevalue("valkey").url] if redis else []
+    worker = shell.worker("--poll-min", "5m", "--poll-max", "5m", *url)
+    if url:
+        shell.environ["REDIS_URL"] = url[1]
+    assert shell.says("enqueue", "add", "1", "--app", "shop", "--wait", "--timeout", "20s") == "1"
+    worker.send(signal.SIGTERM)
+    assert worker.end() == 0
 
 
 def test_the_seeds_environment_is_heard(shell: Shell):
@@ -191,5 +205,3 @@ def test_a_worker_runs_without_uvloop(shell: Shell):
     assert shell.says("enqueue", "add", "1", "--app", "shop", "--wait") == "1"
     worker.send(signal.SIGINT)
     assert worker.end() == 0
-
-

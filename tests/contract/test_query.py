@@ -33,7 +33,9 @@ async def test_what_would_write_is_refused_and_changes_nothing(store, dump, stat
     assert await dump() == before
 
 
-@pytest.mark.parametrize("statement", ["select 1 from", "select * from nowhere", "select 1; select 2"])
+@pytest.mark.parametrize(
+    "statement", ["select 1 from", "select * from nowhere", "select 1; select 2"]
+)
 async def test_what_is_no_query_is_refused_in_words(store, statement):
     with pytest.raises(InvalidInput):
         await store.query(statement)

@@ -3,7 +3,7 @@
 import asyncio
 import statistics
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +17,7 @@ from holdfast.store import Store
 __all__ = ["measure"]
 
 _AT_ONCE = 1000
-_LONE = 200
+_MOST_LONE = 200
 _PATIENCE = 600.0
 
 
@@ -31,7 +31,7 @@ async def measure(store: str | None, tasks: int, processes: int) -> dict[str, An
             enqueued = await _enqueue(app, tasks)
             async with _workers(url, processes):
                 drained = await _drain(app, tasks)
-                waits = await _pick_up(app)
+                waits = await _pick_up(app, min(_MOST_LONE, max(20, tasks // 100)))
     return {
         "store": url.partition(":")[0],
         "tasks": tasks,
@@ -79,13 +79,13 @@ where status = 'done'
 """
 
 
-async def _pick_up(app: Any) -> list[float]:
+async def _pick_up(app: Any, count: int) -> list[float]:
     """Milliseconds from the hint of a lone task, which is given when the call returns, to its
     start in an idle worker."""
     from holdfast.cli.bench.functions import started_at
 
     clock, waits = SystemClock(), []
-    for _ in range(_LONE):
+    for _ in range(count):
         task = await app.dispatch(started_at)
         told = clock.wall()
         waits.append(max(await task.result(timeout=30) - told, 0) / 1000)
@@ -112,7 +112,7 @@ async def _workers(url: str, count: int) -> AsyncIterator[None]:
 async def _start(url: str) -> Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "holdfast.worker", "--app", "holdfast.cli.bench.functions"),
-        *("--store", url, "--concurrency", "100", "--log-level", "warning"),
-        stdin=DEVNULL,
+        *("--store", url, "--concurrency", "100", "--log-level", "warning", "--with-parent"),
+        stdin=PIPE,
         stdout=PIPE,
     )

@@ -48,13 +48,12 @@ class Bars:
         for number, job in enumerate(jobs, 1):
             filled = round((job.progress or 0) / 100 * _WIDTH)
             style = {TaskStatus.DONE: "green", TaskStatus.RUNNING: "cyan"}.get(job.status, "dim")
-            again = "[yellow]taken over[/]" if job.id in lost and job.locked_by != DEAD else ""
             rows.add_row(
                 f"job {number:>2}",
                 f"[{style}]{'━' * filled}[/][dim]{'─' * (_WIDTH - filled)}[/]",
                 f"[{style}]{job.status}[/]",
                 job.locked_by or "",
-                again,
+                _fate(job) if job.id in lost else "",
             )
         self._live.update(rows)
 
@@ -93,6 +92,13 @@ class Lines:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def _fate(job: Task) -> str:
+    """Of a job that the dead worker held."""
+    if job.locked_by == DEAD:
+        return "[red]its worker is dead[/]"
+    return "[yellow]taken over[/]" if job.status is not TaskStatus.PENDING else "[yellow]lost[/]"
 
 
 def _where(job: Task, lost: frozenset[UUID]) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 import click
@@ -29,7 +29,8 @@ class Stage:
                 *(sys.executable, "-m", "holdfast.worker", "--app", "holdfast.cli.demo.functions"),
                 *("--store", self._url, "--worker-id", name, "--concurrency", str(SLOTS)),
                 *("--lease", f"{LEASE}", "--poll-max", "0.5s", "--recovery-interval", "0.2s"),
-                stdin=DEVNULL,
+                "--with-parent",
+                stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
             )
