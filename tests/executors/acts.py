@@ -61,7 +61,7 @@ def attempt(
 async def soon(condition: Callable[[], Any]) -> None:
     """Wait until it holds."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.005)
 
 
