@@ -13,7 +13,15 @@ from typing import TypeVar
 
 import msgspec
 
-from bench.peers.measures import Limits, Throughput, killed, pick_up, throughput
+from bench.peers.measures import (
+    Killed,
+    Limits,
+    PickUp,
+    Throughput,
+    killed,
+    pick_up,
+    throughput,
+)
 from bench.peers.processes import ROOT, Failed, Field
 from bench.peers.roster import ROSTER, Peer
 from bench.peers.stores import Stores
@@ -33,8 +41,9 @@ class Run:
 
     def measure(self) -> Row:
         row = self._row
-        row.one = self._try("one", lambda: self._throughput(1))
-        row.two = self._try("two", lambda: self._throughput(2))
+        row.one = self._try("one", self._best)
+        slots = row.one.slots if row.one else self._peer.slots[0]
+        row.two = self._try("two", lambda: self._throughput(2, slots))
         row.pick_up = self._try("pick_up", self._pick_up)
         row.killed = self._try("killed", self._killed)
         return row
@@ -43,12 +52,18 @@ class Run:
         print(f"{self._peer.name}: {what}", file=sys.stderr, flush=True)
         try:
             return measurement()
-        except Failed as error:
-            self._row.errors[what] = str(error)
-            print(f"  failed: {error}", file=sys.stderr, flush=True)
+        except Exception as error:  # whatever a peer does, the next one has its turn
+            said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+            self._row.errors[what] = said
+            print(f"  failed: {said}", file=sys.stderr, flush=True)
             return None
 
-    def _throughput(self, workers: int) -> Throughput:
+    def _best(self) -> Throughput:
+        """Of one worker, with whichever number of slots makes it fastest."""
+        tried = [self._throughput(1, slots) for slots in self._peer.slots]
+        return max(tried, key=lambda each: each.rate)
+
+    def _throughput(self, workers: int, slots: int) -> Throughput:
         tasks, most = self._limits.tasks, self._limits.tasks * 16
         while True:
             with self._field() as field:
@@ -57,19 +72,19 @@ class Run:
                     self._limits,
                     tasks=tasks,
                     workers=workers,
-                    slots=self._peer.most_slots,
+                    slots=slots,
                 )
-            slow = found.seconds >= self._limits.least and found.shared
-            if slow or tasks >= most or found.backlog < tasks:
+            enough = found.seconds >= self._limits.least and found.shared
+            if enough or tasks >= most or found.backlog < tasks:
                 return found
             tasks *= 4  # over too soon to tell
 
-    def _pick_up(self):
+    def _pick_up(self) -> PickUp:
         with self._field() as field:
-            slots = min(PICK_UP_SLOTS, self._peer.most_slots)
+            slots = min(PICK_UP_SLOTS, max(self._peer.slots))
             return pick_up(field, self._limits, slots)
 
-    def _killed(self):
+    def _killed(self) -> Killed:
         with self._field() as field:
             return killed(field, self._limits)
 
@@ -104,6 +119,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=limits.samples, help="lone tasks")
     parser.add_argument("--seconds", type=float, default=limits.seconds, help="per measurement")
     parser.add_argument("--wait", type=float, default=limits.wait, help="seconds after kill -9")
+    parser.add_argument(
+        "--appendfsync",
+        choices=("always", "everysec", "no"),
+        default="always",
+        help="of Valkey; only with always is on disk what it acknowledged",
+    )
     parser.add_argument("--environment", type=Path, default=ROOT / ".venv-peers")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     return parser.parse_args()
@@ -111,10 +132,12 @@ def options() -> argparse.Namespace:
 
 def main() -> int:
     asked = options()
+    if not (asked.environment / "bin" / "python").exists():
+        raise SystemExit(f"no peers in {asked.environment}; make bench-peers installs them")
     limits = Limits(
         tasks=asked.tasks, samples=asked.samples, seconds=asked.seconds, wait=asked.wait
     )
-    with Stores() as stores:
+    with Stores(appendfsync=asked.appendfsync) as stores:
         rows = [
             Run(peer, stores, limits, asked.environment.absolute()).measure()
             for peer in chosen(asked.only)
@@ -122,7 +145,7 @@ def main() -> int:
     if asked.output == "json":
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
     else:
-        show(rows)
+        show(rows, asked.appendfsync)
     return 1 if any(row.errors for row in rows) else 0
 
 

@@ -20,7 +20,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 20_000
     seconds: float = 20.0  # at most, for one measurement
     least: float = 1.5  # seconds of draining; else once more, with more tasks
-    wait: float = 30.0  # for what a killed worker held
+    wait: float = 45.0  # for what a killed worker held
     samples: int = 200
     starts_within: float = 40.0
 
@@ -30,6 +30,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     counted: int
     backlog: int
     seconds: float
+    slots: int  # of each worker
     shared: bool = True  # every worker had some
 
 
@@ -49,13 +50,12 @@ class Killed(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: int  # lost or stuck, after `waited`
     finished_twice: int
     again: int  # began again
-    seconds: float | None  # until the last of them began again; None: not all of them did
+    first: float | None  # seconds until one of them began again; None: none did
+    last: float | None  # seconds until the last of them began again; None: not all of them did
     waited: float
 
 
-def throughput(
-    field: Field, limits: Limits, *, tasks: int, workers: int, slots: int
-) -> Throughput:
+def throughput(field: Field, limits: Limits, *, tasks: int, workers: int, slots: int) -> Throughput:
     """Drain a backlog of no-op tasks; the ledger tells the rate while all workers were at it."""
     total = field.ask("fill", count=tasks, seconds=limits.seconds * 0.75)
     settle(field.url)
@@ -66,13 +66,8 @@ def throughput(
     )
     if not begun:
         raise Failed(f"no task ran within {limits.starts_within:.0f} s: {field.log()}")
-    wait_until(
-        lambda: ledger.lines(field.ledger) >= total, limits.seconds, check=field.check
-    )
-    return _rate(ledger.read(field.ledger), workers, total)
-
-
-def _rate(records: dict[str, list[ledger.Record]], workers: int, backlog: int) -> Throughput:
+    wait_until(lambda: ledger.lines(field.ledger) >= total, limits.seconds, check=field.check)
+    records = ledger.read(field.ledger)
     shared = len(records) == workers
     start = max(each[0].when for each in records.values()) if shared else 0.0
     times = sorted(record.when for each in records.values() for record in each)
@@ -81,8 +76,9 @@ def _rate(records: dict[str, list[ledger.Record]], workers: int, backlog: int) -
     return Throughput(
         rate=(len(counted) - 1) / seconds if seconds > 0 else 0.0,
         counted=len(counted),
-        backlog=backlog,
+        backlog=total,
         seconds=seconds,
+        slots=slots,
         shared=shared,
     )
 
@@ -134,7 +130,8 @@ def _account(field: Field, lost: set[int], moment: float) -> Killed:
         unfinished=sum(1 for number in lost if not ends[number]),
         finished_twice=sum(1 for count in ends.values() if count > 1),
         again=len(again),
-        seconds=max(again.values()) - moment if len(again) == len(lost) else None,
+        first=min(again.values()) - moment if again else None,
+        last=max(again.values()) - moment if again and len(again) == len(lost) else None,
         waited=time.time() - moment,
     )
 

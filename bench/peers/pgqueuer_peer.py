@@ -14,7 +14,10 @@ from pgqueuer.queries import Queries
 
 from bench.peers import ledger
 
-SETTINGS = "all tables logged (durable); asyncpg, uvloop; batch = slots; heartbeat_timeout 5 s"
+SETTINGS = (
+    "all tables logged (durable); asyncpg, uvloop; batch = slots; heartbeat_timeout 5 s, "
+    "dequeue_timeout 1 s (30 by default: an idle worker looks for abandoned jobs that often)"
+)
 
 queries: Queries
 
@@ -48,7 +51,11 @@ async def work(slots: int) -> None:
         await asyncio.sleep(1)
         ledger.ended(number)
 
-    await queuer.run(batch_size=slots, heartbeat_timeout=timedelta(seconds=5))
+    await queuer.run(
+        batch_size=slots,
+        heartbeat_timeout=timedelta(seconds=5),
+        dequeue_timeout=timedelta(seconds=1),
+    )
 
 
 if __name__ == "__main__":

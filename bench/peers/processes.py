@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -12,9 +13,10 @@ from typing import Any, Self
 
 from bench.peers.roster import Peer
 
-__all__ = ["Failed", "Field", "Worker", "wait_until"]
+__all__ = ["ROOT", "Failed", "Field", "Worker", "wait_until"]
 
 ROOT = Path(__file__).parents[2]
+ANSWERS_WITHIN = 90.0
 
 
 class Failed(Exception):
@@ -91,6 +93,9 @@ class Field:
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps({"verb": verb, "with": arguments}), file=self._producer.stdin)
             self._producer.stdin.flush()
+        readable, _, _ = select.select([self._producer.stdout], [], [], ANSWERS_WITHIN)
+        if not readable:
+            raise Failed(f"no answer to {verb} in {ANSWERS_WITHIN:.0f} s: {tail(self._log)}")
         line = self._producer.stdout.readline()
         if not line:
             raise Failed(f"the producer left: {tail(self._log)}")

@@ -15,15 +15,19 @@ __all__ = ["DurableValkey", "Stores", "settle"]
 
 
 class DurableValkey(Valkey):
-    """What it acknowledges is on disk, as with the databases that it is compared to."""
+    """With `appendfsync always`, what it acknowledges is on disk, as with the databases."""
 
     name = "valkey-durable"
+
+    def __init__(self, *, appendfsync: str) -> None:
+        super().__init__()
+        self._appendfsync = appendfsync
 
     def command(self) -> list[str]:
         return [
             *super().command(),
             *("--appendonly", "yes"),
-            *("--appendfsync", "always"),
+            *("--appendfsync", self._appendfsync),
             *("--auto-aof-rewrite-percentage", "0"),
         ]
 
@@ -31,8 +35,9 @@ class DurableValkey(Valkey):
 class Stores:
     """All servers, for the length of a run."""
 
-    def __init__(self) -> None:
-        self._postgres, self._valkey = Postgres.current(), DurableValkey()
+    def __init__(self, *, appendfsync: str) -> None:
+        self._postgres = Postgres.current()
+        self._valkey = DurableValkey(appendfsync=appendfsync)
 
     def __enter__(self) -> Self:
         self._postgres.start()

@@ -1,7 +1,5 @@
 """What was measured, as a table for people."""
 
-from typing import Any
-
 import msgspec
 from rich import box
 from rich.console import Console
@@ -14,7 +12,7 @@ __all__ = ["Row", "show"]
 
 DURABILITY = {
     "postgres": "PostgreSQL, fsync and synchronous_commit on",
-    "redis": "Valkey, appendonly yes, appendfsync always",
+    "redis": "Valkey, appendonly yes, appendfsync {appendfsync}",
     "sqlite": "SQLite, WAL, synchronous FULL",
 }
 
@@ -32,19 +30,24 @@ class Row(msgspec.Struct, kw_only=True):
     errors: dict[str, str] = {}
 
 
-def show(rows: list[Row]) -> None:
+def show(rows: list[Row], appendfsync: str) -> None:
     console = Console(width=150)
     table = Table(box=box.SIMPLE, title="Measured in this run, on this machine")
     for name in ("system", "store"):
         table.add_column(name)
     for name in ("1 worker\ntasks/s", "2 workers\ntasks/s", "pick-up\np50 ms", "p99 ms"):
         table.add_column(name, justify="right")
-    for name in ("after kill -9\nfinished", "lost or\nstuck", "finished\ntwice", "ran again\nafter"):
+    for name in (
+        "after kill -9\nfinished",
+        "lost or\nstuck",
+        "finished\ntwice",
+        "ran again\nafter",
+    ):
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(f"{row.peer.title} {row.version}", row.peer.store, *_figures(row))
     console.print(table)
-    _notes(console, rows)
+    _notes(console, rows, appendfsync)
 
 
 def _figures(row: Row) -> list[str]:
@@ -71,29 +74,36 @@ def _pick_up(found: PickUp | None, error: str | None) -> list[str]:
 def _killed(found: Killed | None, error: str | None) -> list[str]:
     if found is None:
         return [_absent(error)] * 4
-    never = f"never in {found.waited:.0f} s"
-    if 0 < found.again < found.tasks:
-        never = f"{found.again} of {found.tasks} in {found.waited:.0f} s"
     return [
         f"{found.finished}/{found.tasks}",
         str(found.unfinished),
         str(found.finished_twice),
-        never if found.seconds is None else f"{found.seconds:.1f} s",
+        _again(found),
     ]
+
+
+def _again(found: Killed) -> str:
+    """When the first and the last of them ran again."""
+    if found.first is None:
+        return f"never in {found.waited:.0f} s"
+    if found.last is None:
+        return f"{found.again} of {found.tasks} in {found.waited:.0f} s"
+    return f"{found.first:.1f} to {found.last:.1f} s"
 
 
 def _absent(error: str | None) -> str:
     return "failed" if error else "-"
 
 
-def _notes(console: Console, rows: list[Row]) -> None:
-    def say(text: Any) -> None:
+def _notes(console: Console, rows: list[Row], appendfsync: str) -> None:
+    def say(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
     for store in dict.fromkeys(row.peer.store for row in rows):
-        say(f"{store}: {DURABILITY[store]}")
+        say(f"{store}: {DURABILITY[store].format(appendfsync=appendfsync)}")
     for row in rows:
-        say(f"{row.peer.title} ({row.peer.store}): {row.settings}")
+        slots = f"{row.one.slots} slots for throughput; " if row.one else ""
+        say(f"{row.peer.title} ({row.peer.store}): {slots}{row.settings}")
         for what, error in row.errors.items():
             say(f"  {what} FAILED: {error}")
         if row.two and not row.two.shared:
