@@ -336,10 +336,12 @@ declare
   looked_at timestamptz;
   is_whole boolean := false;               -- nothing was passed by
   entries bigint;                          -- of the index, read before a whole look
-  open_lanes int[];                        -- lanes still worth a look, each from a place on
+  open_lanes int[];                        -- lanes to be looked at
   open_turns int[];
-  open_nps smallint[];
-  open_seqs bigint[];
+  known_lanes int[];                       -- lanes whose heads are known
+  known_turns int[];
+  known_nps smallint[];
+  known_seqs bigint[];
   chosen int[];                            -- lanes whose heads have the best priorities, best first
   chosen_turns int[];
   chosen_nps smallint[];                   -- where their heads stand
@@ -389,19 +391,20 @@ begin
       reach := null;
       if many then
         select w.lanes, w.turns, w.nps, w.seqs, w.reached is null, jsonb_build_object('after', w.reached)
-        into open_lanes, open_turns, open_nps, open_seqs, is_whole, memory
+        into known_lanes, known_turns, known_nps, known_seqs, is_whole, memory
         from holdfast.walk(
           p_lanes, p_turns, (memory ->> 'after')::int, case when looked_at is null then 1000 end
         ) w;
       elsif looked_at is null and stamp - (memory ->> 'at')::timestamptz between '0' and '1 second' then
         select b.lanes, b.turns, b.nps, b.seqs
-        into open_lanes, open_turns, open_nps, open_seqs
+        into known_lanes, known_turns, known_nps, known_seqs
         from holdfast.beyond(memory -> 'floors', p_lanes, p_turns) b;
       else
         open_lanes := p_lanes;
         open_turns := p_turns;
-        open_nps := null;
-        open_seqs := null;
+        known_lanes := null;
+        known_nps := null;
+        known_seqs := null;
         is_whole := true;
         entries := pg_stat_get_xact_tuples_returned('holdfast.ready_order'::regclass);
       end if;
@@ -409,18 +412,23 @@ begin
     end if;
 
     with head as materialized (
-      select l.id as lane, coalesce(u.turn, 0) as turn, l.gates, h.np, h.seq
-      from unnest(open_lanes, open_turns, open_nps, open_seqs) as u (lane, turn, np, seq)
-      cross join lateral (
-        select r.np, r.seq
-        from holdfast.ready r
-        where r.lane = u.lane
-          and (r.np, r.seq) >= (coalesce(u.np, (-32768)::smallint), coalesce(u.seq, 0))
-        order by r.np, r.seq
-        limit 1
-      ) h
+      select l.id as lane, coalesce(p.turn, 0) as turn, l.gates, p.np, p.seq
+      from (
+        select u.lane, u.turn, h.np, h.seq
+        from unnest(open_lanes, open_turns) as u (lane, turn)
+        cross join lateral (
+          select r.np, r.seq
+          from holdfast.ready r
+          where r.lane = u.lane
+          order by r.np, r.seq
+          limit 1
+        ) h
+        union all
+        select k.lane, k.turn, k.np, k.seq
+        from unnest(known_lanes, known_turns, known_nps, known_seqs) as k (lane, turn, np, seq)
+      ) p
       join holdfast.lane l
-        on l.id = any (array[u.lane])
+        on l.id = any (array[p.lane])
           and not l.paused
           and (l.gates is null or not l.gates && shut)
           and l.id <> all (struck)
@@ -431,30 +439,18 @@ begin
       from head h
       where h.np <= greatest(reach, (select min(m.np) from head m))
     )
-    select c.*, a.*
-    into
-      best, worst, chosen, chosen_turns, chosen_nps, chosen_seqs, chosen_gates, shares,
-      open_lanes, open_turns, open_nps, open_seqs, upto
+    select
+      min(t.np), max(t.np), array_agg(t.lane), array_agg(t.turn), array_agg(t.np), array_agg(t.seq),
+      jsonb_agg(t.gates), array_agg(t.share::float8),
+      (select min(h.np) from head h where h.np > (select min(m.np) from head m))
+    into best, worst, chosen, chosen_turns, chosen_nps, chosen_seqs, chosen_gates, shares, upto
     from (
-      select
-        min(t.np), max(t.np) as worst, array_agg(t.lane), array_agg(t.turn), array_agg(t.np), array_agg(t.seq),
-        jsonb_agg(t.gates), array_agg(t.share::float8)
-      from (
-        select t.* from top t order by t.turn, t.seq
-      ) t
-    ) c
-    cross join lateral (
-      select
-        array_agg(h.lane), array_agg(h.turn), array_agg(h.np), array_agg(h.seq),
-        min(h.np) filter (where h.np > c.worst)
-      from head h
-    ) a;
+      select t.* from top t order by t.turn, t.seq
+    ) t;
 
     if entries is not null then            -- the first round after a whole look
       entries := pg_stat_get_xact_tuples_returned('holdfast.ready_order'::regclass) - entries;
-      memory := case
-        when entries > 5000 then holdfast.stay(memory, looked_at, open_lanes, open_nps, open_seqs)
-      end;
+      memory := case when entries > 5000 then holdfast.stay(memory, looked_at) end;
       entries := null;
     end if;
     continue when chosen is null;
@@ -560,9 +556,10 @@ begin
       end if;
 
       -- Lanes of several priorities: the best rows of all, each read no deeper than twice its share.
-      -- Where one has more, nothing below what was read of it may be taken.
+      -- Where one has more, nothing below what was read of it may be taken. Also where much lies
+      -- before the heads: this starts at them, which costs a little where nothing does.
       picked := null;
-      if worst > best then
+      if worst > best or memory is not null then
         depth := greatest(ceil(2.0 * room / (at - since + 1)), 16);
         with seen as materialized (
           select x.*, b.turn, b.share
@@ -579,7 +576,7 @@ begin
               from holdfast.ready q
               where q.lane = b.lane and (q.np, q.seq) >= (b.np, b.seq) and q.np <= upto
               order by q.np, q.seq
-              limit depth
+              limit case when worst > best then depth else ceil(room * b.share) end
             ) y
           ) x
         ), held as (
@@ -596,7 +593,7 @@ begin
         )
         select
           coalesce((select array_agg(h.ctid) from held h), '{}'),
-          case when (select min(f.floor) from seen f) is null then wide else 0 end
+          case when worst > best and (select min(f.floor) from seen f) is not null then 0 else wide end
         into picked, wide;
       end if;
 
@@ -605,12 +602,11 @@ begin
         delete from holdfast.ready r
         where r.ctid = any (coalesce(picked, array(
           select x.ctid
-          from unnest(chosen[since:at], chosen_nps[since:at], chosen_seqs[since:at], shares[since:at])
-            as b (lane, np, seq, share)
+          from unnest(chosen[since:at], shares[since:at]) as b (lane, share)
           cross join lateral (
             select q.ctid
             from holdfast.ready q
-            where q.lane = b.lane and (q.np, q.seq) >= (b.np, b.seq) and q.np <= upto
+            where q.lane = b.lane and q.np <= upto
             order by q.np, q.seq
             limit ceil(room * b.share)
             for update skip locked
@@ -691,18 +687,42 @@ begin
       since := at + 1;
     end loop;
 
-    -- Next time several priorities at once: as many whole ones as these lanes have, no gate among them.
+    -- Short: go on from where the heads stand, with several priorities at once, as many whole ones
+    -- as these lanes have, no gate among them.
     if want > 0 then
       wide := greatest(least(wide * 4, 256), 1);
-      select max(d.np)
-      into reach
+      with head as materialized (
+        select l.id as lane, u.turn, h.np, h.seq, l.gates is not null as gated
+        from unnest(
+          coalesce(known_lanes, open_lanes), coalesce(known_turns, open_turns), known_nps, known_seqs
+        ) as u (lane, turn, np, seq)
+        cross join lateral (
+          select r.np, r.seq
+          from holdfast.ready r
+          where r.lane = u.lane
+            and (r.np, r.seq) >= (coalesce(u.np, (-32768)::smallint), coalesce(u.seq, 0))
+          order by r.np, r.seq
+          limit 1
+        ) h
+        join holdfast.lane l
+          on l.id = any (array[u.lane])
+            and (l.gates is null or not l.gates && shut)
+            and l.id <> all (struck)
+      )
+      select
+        array_agg(d.lane), array_agg(d.turn), array_agg(d.np), array_agg(d.seq),
+        max(d.np) filter (where d.lanes <= wide and not d.gated)
+      into known_lanes, known_turns, known_nps, known_seqs, reach
       from (
-        select u.np, count(*) over up as lanes, bool_or(l.gates is not null) over up as gated
-        from unnest(open_lanes, open_nps) as u (lane, np)
-        join holdfast.lane l on l.id = any (array[u.lane]) and (l.gates is null or not l.gates && shut)
-        window up as (order by u.np)
-      ) d
-      where d.lanes <= wide and not d.gated;
+        select h.lane, h.turn, h.np, h.seq, count(*) over up as lanes, bool_or(h.gated) over up as gated
+        from head h
+        window up as (order by h.np)
+      ) d;
+      open_lanes := null;
+      open_turns := null;
+      if known_lanes is null then
+        chosen := null;
+      end if;
     end if;
   end loop;
 
@@ -783,19 +803,31 @@ as $$
 $$;
 
 
--- After a whole look: the floors that have nobody at or below them stay.
+-- After a whole look: the floors that nobody has come to stand below stay.
 
-create function holdfast.stay(memory jsonb, looked_at timestamptz, lanes int[], nps smallint[], seqs bigint[])
+create function holdfast.stay(memory jsonb, looked_at timestamptz)
 returns jsonb
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
   select jsonb_build_object('at', looked_at, 'floors', coalesce(jsonb_agg(to_jsonb(f)), '[]'))
   from jsonb_to_recordset(memory -> 'floors') as f (lane int, np smallint, seq bigint)
-  where not exists (
-    select
-    from unnest(lanes, nps, seqs) as h (lane, np, seq)
-    where h.lane = f.lane and (h.np, h.seq) <= (f.np, f.seq)
-  )
+  cross join lateral (
+    select min(x.seq) as seq
+    from (
+      select r.seq
+      from holdfast.ready r
+      where r.lane = f.lane and r.np = f.np and r.seq <= f.seq
+      order by r.seq
+      limit 1
+    ) x
+  ) below
+  where below.seq is null
 $$;
 
 
