@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -88,13 +89,15 @@ class Working(Base):
         if not 0 < want <= MOST_CLAIMED:
             raise InvalidInput(f"a claim may ask for 1 to {MOST_CLAIMED} tasks, got {want}")
         grant = grant or new_grant()
-        if turns is not None:
-            in_order = sorted(zip(lanes, turns, strict=True))
+        if turns is None:
+            lanes = sorted(lanes)
+        else:
+            in_order = sorted(zip_longest(lanes, turns, fillvalue=0))
             lanes, turns = [lane for lane, _ in in_order], [turn for _, turn in in_order]
         ask = {
             "worker": worker,
             "grant": grant,
-            "lanes": sorted(lanes),
+            "lanes": lanes,
             "turns": turns,
             "want": want,
             "lease": seconds_of("lease", lease),

@@ -390,7 +390,9 @@ begin
       wide := 1;
       reach := null;
       if many then
-        select w.lanes, w.turns, w.nps, w.seqs, w.reached is null, jsonb_build_object('after', w.reached)
+        select
+          w.lanes, w.turns, w.nps, w.seqs, w.reached is null,
+          case when w.reached is not null then jsonb_build_object('after', w.reached) end
         into known_lanes, known_turns, known_nps, known_seqs, is_whole, memory
         from holdfast.walk(
           p_lanes, p_turns, (memory ->> 'after')::int, case when looked_at is null then 1000 end
@@ -559,7 +561,7 @@ begin
       -- Where one has more, nothing below what was read of it may be taken. Also where much lies
       -- before the heads: this starts at them, which costs a little where nothing does.
       picked := null;
-      if worst > best or memory is not null then
+      if worst > best or memory ? 'at' then
         depth := greatest(ceil(2.0 * room / (at - since + 1)), 16);
         with seen as materialized (
           select x.*, b.turn, b.share
@@ -706,6 +708,7 @@ begin
         ) h
         join holdfast.lane l
           on l.id = any (array[u.lane])
+            and not l.paused
             and (l.gates is null or not l.gates && shut)
             and l.id <> all (struck)
       )
