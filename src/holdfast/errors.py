@@ -3,7 +3,8 @@
 HoldfastError
 ├── InvalidInput (also a ValueError)   refused at the door; nothing was changed
 │   ├── PayloadRefused                 too large, too deep, or not JSON
-│   └── KeyConflict                    the idempotency key belongs to another payload
+│   ├── KeyConflict                    the idempotency key belongs to another payload
+│   └── ReadOnly                       a statement that would write, where only reading is allowed
 ├── UnknownTask (also a LookupError)   no such task here
 ├── UnknownType (also a LookupError)   no such function is registered
 ├── TaskFailed                         what was awaited failed for good; the error as data
@@ -33,6 +34,7 @@ __all__ = [
     "NotAStore",
     "PayloadRefused",
     "ProcessDied",
+    "ReadOnly",
     "SchemaMismatch",
     "Snooze",
     "StoreError",
@@ -65,6 +67,13 @@ class KeyConflict(InvalidInput):
             f"idempotency key {key!r} of tenant {tenant!r} belongs to task {existing}, which has "
             "another type or payload; use a new key for new work, or send the same payload again"
         )
+
+
+class ReadOnly(InvalidInput):
+    """A statement that would write, where only reading is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__("this statement would write; only select, with, values and explain work")
 
 
 class UnknownTask(HoldfastError, LookupError):

@@ -83,7 +83,7 @@ class Function(Generic[P, T, R]):
     `app.dispatch(function, ...)` makes a task of it."""
 
     def __init__(self, function: Callable[P, T], name: str, traits: Traits, wishes: Wishes) -> None:
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())  # its own attributes could hide ours
         self.function = function
         self.name, self.traits, self.wishes = name, traits, wishes
         self.signature = Signature(function)
@@ -173,7 +173,8 @@ class Function(Generic[P, T, R]):
         if self.traits.idempotency_key_func:
             return check_key("idempotency key", self.traits.idempotency_key_func(*args, **kwargs))
         if self.traits.idempotent:
-            return f"{self.name[:150]}:{sha256(payload).hexdigest()}"
+            digest = sha256(self.name.encode() + b"\0" + payload).hexdigest()
+            return f"{self.name[:150]}:{digest}"
         return None
 
     def _concurrency_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
@@ -222,7 +223,7 @@ class Registry:
 
     def add(self, function: Function[..., Any, Any]) -> None:
         there = self._own.get((function.name, function.version))
-        if there and _path(there) != _path(function):
+        if there and not _same(there, function):
             raise InvalidInput(
                 f"two functions are registered as {function.name!r}: {_origin(there)} and "
                 f"{_origin(function)}; give one of them another name="
@@ -324,6 +325,7 @@ def _function(
     timeout: Duration | None = None,
     **traits: Any,
 ) -> Function[..., Any, Any]:
+    _check_callable(function)
     wishes = Wishes(
         queue=check_name("queue", queue),
         tags=check_labels("tag", tags),
@@ -333,11 +335,51 @@ def _function(
         expires=None if expires is None else duration("expires", expires),
     )
     made = Traits(timeout=None if timeout is None else duration("timeout", timeout), **traits)
-    if made.isolation not in (None, "process"):
-        raise InvalidInput(f"isolation is 'process' or nothing, not {made.isolation!r}")
-    _check_process_limits(made)
-    _ = made.limit  # a limit that cannot be kept is refused where it is written
+    _check_traits(made)
     return Function(function, check_type(name or _name_of(function)), made, wishes)
+
+
+def _check_callable(function: Any) -> None:
+    """What could not be called by a worker from its name and JSON is refused where it stands."""
+    match function:
+        case Function():
+            raise InvalidInput(f"{function.name!r} is durable already; decorate it once")
+        case staticmethod():
+            function = function.__func__
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise InvalidInput(
+            f"{function!r:.80} is no function with a name of its own; write one with def"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput(
+            f"{function.__qualname__} is a generator, and a task has one result; return a list"
+        )
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if inspect.ismethod(function) or (
+        owner and not owner.endswith("<locals>") and first in ("self", "cls")
+    ):
+        raise InvalidInput(
+            f"{function.__qualname__} is a method, and a task cannot carry its object; make it a "
+            "function or a staticmethod that is given what it needs"
+        )
+
+
+def _check_traits(traits: Traits) -> None:
+    if traits.isolation not in (None, "process"):
+        raise InvalidInput(f"isolation is 'process' or nothing, not {traits.isolation!r}")
+    if traits.version:
+        check_name("version", traits.version)
+    if traits.timeout == timedelta(0):
+        raise InvalidInput("timeout must be longer than nothing; leave it out for none")
+    if not isinstance(traits.retry_policy, RetryPolicy | None):
+        raise InvalidInput(f"retry_policy must be a RetryPolicy, got {traits.retry_policy!r:.80}")
+    if traits.max_concurrent_total is not None and traits.concurrency_key is None:
+        raise InvalidInput(
+            "max_concurrent_total goes with a concurrency_key; without one use max_concurrent"
+        )
+    _check_process_limits(traits)
+    _ = traits.limit  # a limit that cannot be kept is refused where it is written
 
 
 def _check_process_limits(traits: Traits) -> None:
@@ -362,9 +404,24 @@ def _name_of(function: Callable[..., Any]) -> str:
     if module in MAINS:
         main = sys.modules[module]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        named = spec is not None and spec.name not in MAINS
-        module = spec.name if spec and named else Path(file).stem if file else "__main__"
+        if spec is not None and spec.name not in MAINS:
+            module = spec.name
+        else:  # what comes from a prompt or a pipe has no file, or one named <stdin>
+            module = Path(file).stem if file and not file.startswith("<") else "__main__"
     return f"{module}:{function.__qualname__}"
+
+
+def _same(one: Function[..., Any, Any], other: Function[..., Any, Any]) -> bool:
+    """Also where a file is both the program that runs and a module that somebody imports."""
+    if _path(one) == _path(other):
+        return True
+    same_file = _file(one) is not None and _file(one) == _file(other)
+    return same_file and one.function.__qualname__ == other.function.__qualname__
+
+
+def _file(function: Function[..., Any, Any]) -> Path | None:
+    code = getattr(function.function, "__code__", None)
+    return Path(code.co_filename).resolve() if code else None
 
 
 def _path(function: Function[..., Any, Any]) -> str:

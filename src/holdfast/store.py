@@ -547,6 +547,11 @@ class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
         """
         ...
 
+    async def query(self, sql: str) -> tuple[list[str], list[Any]]:
+        """One statement that only reads, as the database takes it: its columns and its rows. What
+        would write is refused, with `ReadOnly`; `now()` works everywhere."""
+        ...
+
     async def migrate(self) -> int:
         """Bring the schema up to this release; answers its version. Safe at any time."""
         ...

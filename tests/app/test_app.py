@@ -8,6 +8,7 @@ import pytest
 from holdfast import (
     Holdfast,
     InvalidInput,
+    LeaseLost,
     NonRetryable,
     RetryPolicy,
     TaskCancelled,
@@ -158,7 +159,7 @@ async def test_progress_is_for_the_attempt_itself(serving):
 
         task = await app.dispatch(report, "half way")
         await task.result(timeout=10)
-        with pytest.raises(Exception, match="inside a durable function"):
+        with pytest.raises(LeaseLost):
             await app.update_progress(task.id, 60)
 
 

@@ -62,14 +62,14 @@ class Unpicklable(Exception):
 
 
 class ClassRaises(Exception):
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         raise RuntimeError("no")
 
 
 class NotesRaise(Exception):
     @property
-    def __notes__(self) -> list[str]:
+    def __notes__(self) -> list[str]:  # type: ignore[override]
         raise RuntimeError("no")
 
 
@@ -79,7 +79,7 @@ class EndlessNotes(Exception):
 
 class CauseRaises(Exception):
     @property
-    def __cause__(self) -> Any:
+    def __cause__(self) -> Any:  # type: ignore[override]
         raise RuntimeError("no")
 
 

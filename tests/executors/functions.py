@@ -141,6 +141,16 @@ async def async_until_cancelled() -> None:
         here.check_cancelled()
 
 
+@durable
+def sync_check() -> None:
+    current().check_cancelled()
+
+
+@durable
+async def async_check() -> None:
+    current().check_cancelled()
+
+
 POLICY = RetryPolicy(retry_for=(TimeoutError,))
 MEANT: dict[str, Any] = {
     "timeout": TimeoutError,
@@ -220,12 +230,20 @@ def babble(text: bytes) -> None:
     signal.pause()
 
 
+@durable(isolation="process")
+def die_and_leave(report: str) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    write(report, str(child.pid))
+    os._exit(3)
+
+
 @durable(isolation="process", memory_limit=512 * 1024 * 1024)
 def greedy(size: int) -> int:
-    return len(bytearray(size))
+    assert len(bytearray(size)) == size
+    return os.getpid()
 
 
-@durable(isolation="process", cpu_limit=1)
+@durable(isolation="process", cpu_limit=0.1)
 def busy(rounds: int) -> int:
     return sum(1 for _ in range(rounds))
 
@@ -238,10 +256,9 @@ def moved(to: str) -> str:
 
 
 @durable(isolation="process")
-def forked() -> str:
+def forked() -> int:
     """Both processes return."""
-    os.fork()
-    return "once"
+    return os.fork()
 
 
 @durable(isolation="process")

@@ -132,10 +132,9 @@ async def test_a_rate_lets_no_more_through(bench: Bench) -> None:
 
     tasks = await bench.app.dispatch_many([work.call(i) for i in range(6)])
     async with bench.worker():
-        for task in tasks[:2]:
-            await task.result(timeout=10)
+        await tasks[0].result(timeout=10)
         assert bench.leases() == 0
-    assert sorted(room.order) == [0, 1]
+    assert room.order == [0]
 
 
 async def test_a_paused_queue_waits_until_it_is_resumed(bench: Bench) -> None:
@@ -165,7 +164,13 @@ async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench
         return 0
 
     waiting = await early.dispatch(known_there)
+
+    @bench.app.durable
+    async def marker() -> int:
+        return 2
+
     async with bench.worker():
+        assert await (await bench.app.dispatch(marker)).result(timeout=10) == 2
 
         @bench.app.durable(name="late-comer")
         async def known_here() -> int:

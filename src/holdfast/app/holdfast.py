@@ -68,7 +68,7 @@ class Holdfast:
             raise InvalidInput("give the store as a URL or as a backend, not both")
         self.config = config.read(os.environ)
         self.functions = Registry(below=functions)
-        self.durable = self.functions.durable
+        self.durable = self.functions.durable  # type: ignore[method-assign]
         url = store or (backend and backend.url) or self._from_environment()
         redis = notification_backend
         if redis is None and self.config.redis_url:
@@ -102,6 +102,16 @@ class Holdfast:
             url = f"{scheme}://{url.partition('://')[2]}"
         logger.info("the store is %s, from %s", _plain(url), origin or "the default")
         return url
+
+    def move(self, *, store: str | None = None, redis_url: str | None = None) -> None:
+        """Live elsewhere than the code says, as the command line may ask. Before the first use."""
+        redis = RedisBackend(redis_url) if redis_url else self.home.redis
+        self.home = Home(
+            store or self.home.url,
+            redis=redis,
+            clock=self.home.clock,
+            auto_migrate=self.config.auto_migrate,
+        )
 
     async def __aenter__(self) -> "Holdfast":
         await self.home.client()

@@ -34,7 +34,7 @@ class Home:
         auto_migrate: bool,
         told: Callable[[Sequence[Draft]], None] | None = None,
     ) -> None:
-        self.url, self._redis, self.clock = url, redis, clock
+        self.url, self.redis, self.clock = url, redis, clock
         self._auto_migrate, self._told = auto_migrate, told
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
             WeakKeyDictionary()
@@ -100,10 +100,10 @@ class Home:
         return found
 
     def _notifier(self) -> Notifier:
-        if self._redis:
+        if self.redis:
             from holdfast.notifiers.redis import RedisNotifier
 
-            return RedisNotifier(self._redis.url, name=self._channel())
+            return RedisNotifier(self.redis.url, name=self._channel())
         if self.url.startswith(_MEMORY):
             from holdfast.notifiers.local import LocalNotifier
 

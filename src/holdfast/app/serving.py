@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.executor import Executor
-from holdfast.executors.coroutine import CoroutineExecutor
-from holdfast.executors.thread import ThreadExecutor
+from holdfast.app.executors import Executors
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
-from holdfast.registry import Function, Registry
+from holdfast.registry import Registry
 from holdfast.store import Store, WorkerRecord
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.names import check_labels
-from holdfast.tasks.task import Claimed
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
 from holdfast.upkeep.stuck import check_on_stuck
@@ -66,19 +63,6 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     functions: Any = None  # a registry of its own: it serves nothing else
 
 
-class Executors:
-    """One of each kind, and which of them a task needs."""
-
-    def __init__(self) -> None:
-        self._coroutine, self._thread = CoroutineExecutor(), ThreadExecutor()
-
-    def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor:
-        return self._coroutine if function.is_async else self._thread
-
-    async def close(self) -> None:
-        await self._thread.close()
-
-
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
     settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
@@ -90,7 +74,7 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     record = _record(name, wanted, settings, who, app, functions)
     told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
     observer = Many([LogObserver(name), *told])
-    executors = Executors()
+    executors = Executors(freed=lambda: worker.freed())
     try:
         client = await app.home.client()
         await _declare(client.store, functions)
@@ -103,8 +87,8 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             record=record,
             settings=settings,
             functions=functions.all,
-            executors=executors.choose,
-            serving=lambda: _serving(who, functions),
+            executors=executors,
+            serving=_Who(who, functions).now,
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
@@ -182,8 +166,19 @@ def _filters(app: "Holdfast", wanted: Served) -> Serving:
     )
 
 
-def _serving(who: Serving, functions: Registry) -> Serving:
-    return msgspec.structs.replace(who, types=frozenset(functions.all()))
+class _Who:
+    """The filters with all functions that are known by now."""
+
+    def __init__(self, who: Serving, functions: Registry) -> None:
+        self._serving, self._functions = who, functions
+        self._of: Any = None
+
+    def now(self) -> Serving:
+        known = self._functions.all()
+        if known is not self._of:
+            self._of = known
+            self._serving = msgspec.structs.replace(self._serving, types=frozenset(known))
+        return self._serving
 
 
 def _record(

@@ -86,7 +86,7 @@ class Child:
         self._found: dict[Place, Function[..., Any, Any]] = {}
 
     def serve(self) -> None:
-        threading.Thread(target=self._listen, name="holdfast-line", daemon=True).start()
+        threading.Thread(target=self._hear, name="holdfast-line", daemon=True).start()
         while (given := self._runs.get()) is not None:
             self._run(*given)
 
@@ -96,6 +96,12 @@ class Child:
         self._asks[ask] = task, future
         self._line.send(message(number=number, ask=ask))
         return future
+
+    def _hear(self) -> None:
+        try:
+            self._listen()
+        except BaseException:  # for want of memory, say: a deaf child is of no use
+            lifeline.end_group()
 
     def _listen(self) -> None:
         while True:

@@ -1,37 +1,23 @@
 """An exception as data: bounded, and made even where the exception itself is hostile."""
 
+import os.path
 import traceback
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from holdfast.errors import NonRetryable, PayloadRefused, Snooze
-from holdfast.registry import Function
-from holdfast.tasks.durations import duration
-from holdfast.tasks.lifecycle import Errored, Outcome, Snoozed
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Failure, plain
 
-__all__ = ["failure_of", "outcome_of"]
+__all__ = ["failure_of"]
 
+_HERE = os.path.dirname(__file__)
 _LONGEST = 64 * 1024  # bytes of the whole detail, as the stores take it
 _TRACEBACKS = (12_000, 4_000, 1_000)  # characters of one traceback: the longest that fits
 _FRAMES = 40
 _CAUSES = 4
 _NOTES = 10
 _PARTS = 10
-
-
-def outcome_of(error: BaseException, function: Function[..., Any, Any]) -> Outcome:
-    """What an attempt came to that raised this."""
-    policy = function.traits.retry_policy
-    match error:
-        case Snooze():
-            return Snoozed(duration("snooze", error.delay))
-        case NonRetryable() | PayloadRefused():
-            return Errored(failure_of(error), retryable=False)
-        case _:
-            return Errored(failure_of(error), policy is None or policy.tries_again(error))
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -117,11 +103,17 @@ def _exactly(value: object) -> str:
 
 def _traceback(error: BaseException, longest: int) -> str:
     """The frames only: the message stands beside it, and may be hostile."""
-    frames = _safely(lambda: traceback.format_tb(error.__traceback__, limit=-_FRAMES), [])
-    text = "".join(frames)
+    text = "".join(_safely(lambda: _frames(error), []))
     if len(text) > longest:
         text = "…" + text[-longest:]
     return plain(text, longest + 1)
+
+
+def _frames(error: BaseException) -> list[str]:
+    """Without ours, where there are others: everyone's begin with the same ones."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
+    theirs = [frame for frame in frames if not frame.filename.startswith(_HERE)]
+    return traceback.StackSummary.from_list(theirs or frames).format()
 
 
 def _safely(ask: Callable[[], Any], otherwise: Any) -> Any:

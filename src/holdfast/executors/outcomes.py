@@ -43,7 +43,7 @@ def outcome_of(
     error: BaseException, function: Function[..., Any, Any], context: Context
 ) -> Outcome:
     """What the attempt's outcome is when `run` of any executor raised this. Never raises."""
-    raised = error.raised if isinstance(error, FunctionRaised) else raised_by(error, function)
+    raised = error.raised if type(error) is FunctionRaised else raised_by(error, function)
     if raised.snooze is not None:
         return Snoozed(raised.snooze)
     if raised.cancelled and context.cancel_requested:
@@ -90,7 +90,7 @@ def _retryable(
         return True
     try:
         return policy.tries_again(leaf) or policy.tries_again(whole)
-    except Exception:  # a class that cannot be asked; tries are counted anyway
+    except BaseException:  # a class that cannot be asked; tries are counted anyway
         return True
 
 

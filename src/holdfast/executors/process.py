@@ -1,6 +1,7 @@
 """Functions in processes of their own, which can be killed and may crash."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,7 @@ from holdfast.registry import Function
 
 __all__ = ["ProcessExecutor"]
 
+logger = logging.getLogger("holdfast.executors")
 _LONGEST_DEATH = 10.0  # seconds; what is still there then hangs in the kernel
 
 
@@ -132,7 +134,7 @@ class ProcessExecutor:
             if whole:
                 self._put_back(child)
             else:
-                await _surely(self._bury(child))
+                await _surely(self._start_chore(self._bury(child)))
         if isinstance(ended, wire.Threw):
             raise FunctionRaised(ended.raised)
         return ended.result
@@ -224,10 +226,11 @@ class ProcessExecutor:
         await child.gone()
         child.close()
 
-    def _start_chore(self, chore: Coroutine[Any, Any, None]) -> None:
+    def _start_chore(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+        return task
 
 
 async def _served(
@@ -251,16 +254,17 @@ async def _send(child: Spawned, message: wire.ToChild) -> None:
         await child.send(message)
 
 
-async def _surely(end: Coroutine[Any, Any, None]) -> None:
+async def _surely(end: "asyncio.Task[None]") -> None:
     """To its end, whoever cancels meanwhile; but not for ever."""
-    task = asyncio.ensure_future(end)
-    cancelled = False
-    deadline = asyncio.get_running_loop().time() + _LONGEST_DEATH
-    while not task.done() and asyncio.get_running_loop().time() < deadline:
+    loop, cancelled = asyncio.get_running_loop(), False
+    deadline = loop.time() + _LONGEST_DEATH
+    while not end.done() and (left := deadline - loop.time()) > 0:
         try:
-            await asyncio.wait({task}, timeout=_LONGEST_DEATH)
+            await asyncio.wait({end}, timeout=left)
         except asyncio.CancelledError:
             cancelled = True
+    if not end.done():
+        logger.warning("a process was killed and is still there; the system holds it in a call")
     if cancelled:
         raise asyncio.CancelledError
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.executors import wire
 
 __all__ = ["Limits", "Nonsense", "Spawned"]
 
-_ROOT = str(Path(holdfast.__file__).parent.parent)
+_ROOT = str(Path(__file__).parents[2])  # where the package lies
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from holdfast.executors.child import main; main()"
 )
 _LOOK_AGAIN = 0.02
+_WANT_OF_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class Spawned:
     def _blame(self, number: int) -> str:
         if number == signal.SIGXCPU and self.limits.cpu is not None:
             return f": it used up its cpu_limit of {self.limits.cpu:g} s"
-        if number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS) and self.limits.memory:
+        if number in _WANT_OF_MEMORY and self.limits.memory:
             return f", which a reached memory_limit ({self.limits.memory:,} bytes) can cause"
         if number == signal.SIGKILL:
             return ", by somebody or by a system short of memory"

@@ -38,13 +38,14 @@ class Claiming:
         holding: Holding,
         *,
         worker: int,
-        serving: Callable[[], Serving],
+        serving: Callable[[], Serving],  # the same value as long as nothing changes
         lease: timedelta,
         durable: Callable[[], bool],
     ) -> None:
         self._store, self._holding, self._worker, self._lease = store, holding, worker, lease
         self._serving, self._durable = serving, durable
         self._known: int | None = None
+        self._served_then: Serving | None = None
         self._lanes: dict[int, Lane] = {}
         self._free: list[int] = []  # lanes without a limit
         self.limited: frozenset[Lane] = frozenset()
@@ -58,7 +59,7 @@ class Claiming:
 
     async def claim(self, now: int, ahead: int) -> Found:
         """`now` tasks to start at once from all lanes, `ahead` more to be started soon."""
-        if self._known is None:
+        if self._known is None or self._serving() is not self._served_then:
             await self._look_up()
         if not self.limited:
             return await self._ask(list(self._lanes), now + ahead)
@@ -129,7 +130,7 @@ class Claiming:
 
     async def _look_up(self) -> None:
         answer = await self._store.lanes()
-        serving = self._serving()
+        serving = self._served_then = self._serving()
         self._known = answer.change
         self._lanes = {id: lane for id, lane in answer.lanes.items() if serving.serves(lane)}
         self._free = [id for id in self._lanes if id not in answer.limited]

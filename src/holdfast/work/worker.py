@@ -24,7 +24,7 @@ from holdfast.work.pace import Pace, Polling
 from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
 from holdfast.work.settling import Settling
-from holdfast.work.slots import Choosing, Functions, Slots
+from holdfast.work.slots import Executors, Functions, Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.vitals import Vitals
 
@@ -79,7 +79,7 @@ class Worker:
         record: WorkerRecord,
         settings: Settings,
         functions: Functions,
-        executors: Choosing,
+        executors: Executors,
         serving: Callable[[], Serving],
         lifecycle: WorkerLifecycle,
     ) -> None:
@@ -175,6 +175,10 @@ class Worker:
         """Tasks became ready that nobody gave a hint of: others may have more room for them."""
         self.look_now()
         self._notifier.tell([EVERYTHING])
+
+    def freed(self) -> None:
+        """A thread that could not be stopped has ended."""
+        self._slots.freed()
 
     # ── the life of a worker ─────────────────────────────────────────────────────────────────
 
