@@ -213,11 +213,11 @@ def test_the_environment_of_the_seeds_is_read():
 async def test_render(on_store: str, start: Start):
     """Two workers share the charts; one is killed; its charts are rendered by the other."""
     names = ("worker-1", "worker-2")
-    short = {"HOLDFAST_LEASE": "1.5s"}
+    short = {"HOLDFAST_LEASE": "1s"}
     workers = [start("render/render.py", "worker", name, **short) for name in names]
     async with Holdfast(on_store) as app:
         await eventually(lambda: is_ready(app, 2))
-        assert len((await ended(start("render/render.py", "submit", "12"))).split()) == 12
+        assert len((await ended(start("render/render.py", "submit", "8"))).split()) == 8
         watching = start("render/render.py", "watch")
 
         async def both_hold() -> bool:
@@ -227,10 +227,10 @@ async def test_render(on_store: str, start: Start):
         await eventually(both_hold)
         workers[0].kill()
         lines = (await ended(watching)).splitlines()
-        assert lines[-1] == "waiting 0, held {}, done 12"
+        assert lines[-1] == "waiting 0, held {}, done 8"
         store = (await app.home.client()).store
         ends: Counter[str | None] = Counter()
         for task in (await app.list_tasks(queue="render")).tasks:
             ends.update(attempt.ended for attempt in await store.attempts(task.id))
-    assert ends["done"] == 12
+    assert ends["done"] == 8
     assert ends["lost"] > 0
