@@ -98,6 +98,13 @@ async def test_what_a_dead_process_left_behind_dies_too(executor, tmp_path):
     await soon(lambda: is_dead(int(report.read_text())))
 
 
+async def test_what_one_that_died_while_idle_left_behind_dies_too(executor):
+    pid, left = await call(executor, functions.leave_a_process)
+    assert not is_dead(left)
+    os.kill(pid, signal.SIGKILL)
+    await soon(lambda: is_dead(left))
+
+
 async def test_a_death_is_an_error_that_is_tried_again(executor):
     context = attempt(functions.die, "exit")
     with pytest.raises(ProcessDied) as raised:
@@ -359,7 +366,7 @@ def start(*args: object, cwd: Path | None = None) -> "subprocess.Popen[str]":
     path = os.pathsep.join(map(str, [ROOT / "src", ROOT]))
     return subprocess.Popen(
         [sys.executable, *map(str, args)],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

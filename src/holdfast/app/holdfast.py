@@ -14,7 +14,6 @@ from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
 from holdfast.app.home import Home
 from holdfast.app.portal import Portal
 from holdfast.app.releasing import ending
-from holdfast.app.serving import Served, serve
 from holdfast.client import Client, TaskHandle, task_id
 from holdfast.clock import Clock, SystemClock
 from holdfast.context import entered
@@ -68,7 +67,7 @@ class Holdfast:
             raise InvalidInput("give the store as a URL or as a backend, not both")
         self.config = config.read(os.environ)
         self.functions = Registry(below=functions)
-        self.durable = self.functions.durable  # type: ignore[method-assign]
+        self.durable = self.functions.durable
         url = store or (backend and backend.url) or self._from_environment()
         redis = notification_backend
         if redis is None and self.config.redis_url:
@@ -294,6 +293,8 @@ class Holdfast:
         lifecycle: WorkerLifecycle | None = None,
     ) -> None:
         """Work, until asked to drain (`request_worker_drain`) or cancelled."""
+        from holdfast.app.serving import Served, serve  # which those who only dispatch never need
+
         wanted = Served(
             worker_id=worker_id or (lifecycle.name if lifecycle else None),
             queues=queues,

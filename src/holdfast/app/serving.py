@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.app.executors import Executors
+from holdfast.executors.places import check_not_importing
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
@@ -65,6 +66,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
+    check_not_importing()
     settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     lifecycle = lifecycle or WorkerLifecycle(name)
@@ -76,6 +78,7 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
     observer = Many([LogObserver(name), *told])
     executors = Executors(freed=lambda: worker.freed())
+    executors.check(functions)
     try:
         client = await app.home.client()
         await _declare(client.store, functions)
