@@ -29,6 +29,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     worker_type: str | None = None
     group_id: str | None = None
     worker_priority: int = 0
+    priority_grace: timedelta | None = None
     concurrency: int | None = None
     queues: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -113,6 +114,7 @@ _READINGS: dict[str, _Reading] = {
     "worker_type": (_label, ("HOLDFAST_WORKER_TYPE", "WORKER_TYPE")),
     "group_id": (_text, ("HOLDFAST_GROUP_ID", "GROUP_ID")),
     "worker_priority": (_whole, ("HOLDFAST_WORKER_PRIORITY",)),
+    "priority_grace": (_span, ("HOLDFAST_PRIORITY_GRACE",)),
     "concurrency": (
         _whole,
         ("HOLDFAST_CONCURRENCY", "WORKER_MAX_JOBS", "MAX_CONCURRENT_JOBS", "CONCURRENCY"),

@@ -94,10 +94,14 @@ class ProcessingWorker:
         self.lease_duration_seconds = lease_duration_seconds
         self.max_concurrent_jobs = max_concurrent_jobs
         lease = timedelta(seconds=lease_duration_seconds)
+
+        async def attempt(job_id: str | None, fields: dict[str, Any]) -> None:
+            await self._attempt(job_id, fields)
+
         self._functions = Registry()
         self._function: Function[..., Any, Any] = self._functions.durable(
             name=f"holdfast.processing:{queue}", queue=queue
-        )(self._attempt)
+        )(attempt)
         self._served = Served(
             worker_id=self.worker_id,
             queues=[queue],

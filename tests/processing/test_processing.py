@@ -227,6 +227,7 @@ async def test_a_start_takes_back_what_a_dead_worker_held(tmp_path):
     assert len(answer.tasks) == 1
     await eventually(lambda: store.leases(lapsed=True))
     async with started(worker):
+        assert [lease for lease in await store.leases() if lease.worker == 1] == []
         async with asyncio.timeout(10):
             await stopped.wait()
     await dead.close()

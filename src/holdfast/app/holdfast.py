@@ -287,6 +287,7 @@ class Holdfast:
         dead_letter_retention: Duration | None = None,
         drain_timeout: Duration | None = None,
         worker_priority: int | None = None,
+        priority_grace: Duration | None = None,
         stuck_after: Duration | None = None,
         on_stuck: str | None = None,
         lifecycle: WorkerLifecycle | None = None,
@@ -312,6 +313,7 @@ class Holdfast:
             dead_letter_retention=dead_letter_retention,
             drain_timeout=drain_timeout,
             worker_priority=worker_priority,
+            priority_grace=priority_grace,
             stuck_after=stuck_after,
             on_stuck=on_stuck,
         )

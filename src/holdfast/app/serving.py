@@ -59,6 +59,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: Duration | None = None
     drain_timeout: Duration | None = None
     worker_priority: int | None = None
+    priority_grace: Duration | None = None
     stuck_after: Duration | None = None
     on_stuck: str | None = None
     functions: Any = None  # a registry of its own: it serves nothing else
@@ -135,6 +136,8 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
         drain_timeout=_span("drain_timeout", wanted.drain_timeout, config.drain_timeout)
         or timedelta(seconds=30),
         default_tries=app.default_tries,
+        grace=_span("priority_grace", wanted.priority_grace, config.priority_grace)
+        or timedelta(milliseconds=50),
     )
 
 
