@@ -65,7 +65,8 @@ class Slots:
         self._worker_id, self._default_tries = worker_id, default_tries
         self._running: dict[Lease, Attempt] = {}  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
-        self._alone: deque[Claimed] = deque()
+        self._alone: Claimed | None = None
+        self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
         self._closed = False
         self._idle = asyncio.Event()
@@ -100,18 +101,21 @@ class Slots:
         if have >= self.count and len(self._ahead) > ahead // 2:
             return 0, 0
         free = max(0, self.count - have)
+        if self._one_at_a_time:
+            return min(free, 1), 0
         return free, max(0, self.count + ahead - have - free)
 
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
+        self._one_at_a_time = any(task.alone for task in tasks)
         for task in tasks:
-            if self._closed:
+            if self._closed or (task.alone and self._alone):
                 self._put_down(task)
             elif task.alone:
-                self._alone.append(task)
+                self._alone = task
             else:
                 self._ahead.append((since, task))
-        self._fill()
+        self.fill()
 
     def hand_back_stale(self) -> None:
         """What was taken ahead and did not start: others may be free."""
@@ -127,8 +131,9 @@ class Slots:
         self._closed = True
         while self._ahead:
             self._put_down(self._ahead.popleft()[1])
-        while self._alone:
-            self._put_down(self._alone.popleft())
+        if self._alone:
+            self._put_down(self._alone)
+            self._alone = None
 
     async def drain(self, patience: float) -> None:
         """Wait for what runs, then hand that back too."""
@@ -147,19 +152,26 @@ class Slots:
                 async with asyncio.timeout(patience):
                     await self._idle.wait()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Start what may start now: somebody ended, or an end was written."""
+        waited = self._alone is not None
         while claimed := self._next():
             self._start(claimed)
+        if waited and not self._alone and not self._running:  # it was not even started
+            self._hungry()
 
     def _next(self) -> Claimed | None:
-        """Who starts now. One that must be alone waits until all others have ended."""
+        """Who starts now. One that must be alone waits until nothing else is held: whatever is
+        lost together with it would pay for it."""
         if self._closed or len(self._running) >= self.count or self._is_sole():
             return None
         if self._ahead:
             return self._ahead.popleft()[1]
-        if self._alone and not self._running:
-            return self._alone.popleft()
-        return None
+        alone = self._alone
+        if alone is None or self._running or len(self._holding) > 1:
+            return None
+        self._alone = None
+        return alone
 
     def _is_sole(self) -> bool:
         """Whether what runs must be the only one."""
@@ -271,7 +283,7 @@ class Slots:
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement)
-        self._fill()
+        self.fill()
         if len(self._ahead) + len(self._running) <= self.count:
             self._hungry()
         if not self._running:
@@ -296,7 +308,8 @@ class Slots:
         """Stop their work, and write nothing of it."""
         gone = frozenset(leases)
         self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
-        self._alone = deque(one for one in self._alone if one.lease not in gone)
+        if self._alone and self._alone.lease in gone:
+            self._alone = None
         for lease in leases:
             attempt = self._running.get(lease)
             if attempt and not attempt.ended:
@@ -304,7 +317,7 @@ class Slots:
                 attempt.context.cancel_requested = True
                 self._stop(attempt, Why.LOST)
         self._holding.drop(leases)
-        self._fill()
+        self.fill()
         self._hungry()
 
     def cancel(self, tasks: frozenset[UUID]) -> None:

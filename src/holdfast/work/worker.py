@@ -265,6 +265,7 @@ class Worker:
 
     def _written(self, batch: Sequence[Ended]) -> None:
         """A settle makes room behind a limit, here and elsewhere."""
+        self._slots.fill()
         if limited := self._claiming.limited:
             queues = {ended.task.lane.queue for ended in batch if ended.task.lane in limited}
             if queues:
