@@ -147,5 +147,5 @@ async def _serve(hired: Hired) -> None:
 
 
 def main(hired: Hired) -> None:
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     asyncio.run(_serve(hired))
