@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 REQUIREMENTS := requirements.txt requirements-dev.txt requirements-uv.txt
 
-.PHONY: setup demo test test-long check bench bench-store simulate mutants ci lock format clean
+.PHONY: setup demo test test-long check bench bench-store bench-worker simulate mutants ci lock format clean
 .DELETE_ON_ERROR:
 
 setup: .venv/installed  # everything that the other targets need
@@ -38,10 +38,13 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: bench-store
+bench: bench-store bench-worker
 
 bench-store: setup
 	$(BIN)/python -m bench.store
+
+bench-worker: setup
+	$(BIN)/python -m bench.worker
 
 simulate: setup
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)

@@ -46,6 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retention: timedelta | None = None
     dead_letter_retention: timedelta | None = None
     stuck_after: timedelta | None = None
+    on_stuck: str = "report"
     origin: dict[str, str] = {}  # which variable each setting came from
 
 
@@ -82,6 +83,12 @@ def _labels(name: str, text: str) -> tuple[str, ...]:
 
 def _label(name: str, text: str) -> str:
     return check_name(name, text.strip())
+
+
+def _on_stuck(name: str, text: str) -> str:
+    if text.strip() not in ("report", "recover"):
+        raise InvalidInput(f"{name} must be report or recover, got {text!r:.80}")
+    return text.strip()
 
 
 def _text(_: str, text: str) -> str:
@@ -129,6 +136,7 @@ _READINGS: dict[str, _Reading] = {
     "retention": (_span, ("HOLDFAST_RETENTION",)),
     "dead_letter_retention": (_span, ("HOLDFAST_DEAD_LETTER_RETENTION",)),
     "stuck_after": (_span, ("HOLDFAST_STUCK_AFTER",)),
+    "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
 }
 _SECRETS = {"store", "redis_url"}
 

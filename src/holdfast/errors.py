@@ -3,13 +3,15 @@
 HoldfastError
 ├── InvalidInput (also a ValueError)   refused at the door; nothing was changed
 │   ├── PayloadRefused                 too large, too deep, or not JSON
-│   └── KeyConflict                    the idempotency key belongs to another payload
+│   ├── KeyConflict                    the idempotency key belongs to another payload
+│   └── ReadOnly                       a statement that would write, where only reading is allowed
 ├── UnknownTask (also a LookupError)   no such task here
 ├── UnknownType (also a LookupError)   no such function is registered
 ├── TaskFailed                         what was awaited failed for good; the error as data
 ├── TaskCancelled                      what was awaited, or the task itself, was cancelled
 ├── NonRetryable                       raised by a function: another try cannot mend it
 ├── Snooze                             raised by a function: call me again later
+├── ProcessDied                        the process that ran a function ended under it
 ├── LeaseLost                          the lease moved on; what was to be written was not
 ├── JournalConflict                    another value is already recorded for this step
 └── StoreError
@@ -31,6 +33,8 @@ __all__ = [
     "NonRetryable",
     "NotAStore",
     "PayloadRefused",
+    "ProcessDied",
+    "ReadOnly",
     "SchemaMismatch",
     "Snooze",
     "StoreError",
@@ -63,6 +67,13 @@ class KeyConflict(InvalidInput):
             f"idempotency key {key!r} of tenant {tenant!r} belongs to task {existing}, which has "
             "another type or payload; use a new key for new work, or send the same payload again"
         )
+
+
+class ReadOnly(InvalidInput):
+    """A statement that would write, where only reading is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__("this statement would write; only select, with, values and explain work")
 
 
 class UnknownTask(HoldfastError, LookupError):
@@ -112,6 +123,13 @@ class Snooze(HoldfastError):
     def __init__(self, delay: str | float | timedelta) -> None:
         self.delay = delay
         super().__init__(f"snoozed for {delay}")
+
+
+class ProcessDied(HoldfastError):
+    """The process that ran a function crashed, ended itself or was killed: this call only failed.
+
+    With `retry_for`, name it there where such a call shall be tried again.
+    """
 
 
 class LeaseLost(HoldfastError):

@@ -426,6 +426,11 @@ class Upkeep(Protocol):
         """Take back lapsed leases: to the queue again, or to the dead letters."""
         ...
 
+    async def revoke(self, task: UUID, fence: int) -> bool:
+        """Withdraw the lease of this attempt, whoever renews it: its holder can write no more, and
+        `recover` takes it back at once. False: the attempt has ended."""
+        ...
+
     async def expire(self, batch: int = 500) -> int:
         """End what was not started in time."""
         ...
@@ -513,7 +518,11 @@ class Views(Protocol):
 
     async def queue_loads(self) -> list[QueueLoad]: ...
 
-    async def leases(self, *, lapsed: bool = False, limit: int = 500) -> list[LeaseView]: ...
+    async def leases(
+        self, *, lapsed: bool = False, older_than: timedelta | None = None, limit: int = 500
+    ) -> list[LeaseView]:
+        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer."""
+        ...
 
     async def workers(self) -> list[WorkerRecord]: ...
 
@@ -536,6 +545,11 @@ class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
         PostgreSQL: an asyncpg connection apart from those that claim and renew. SQLite: the only
         writer, so everyone waits; keep it short.
         """
+        ...
+
+    async def query(self, sql: str) -> tuple[list[str], list[Any]]:
+        """One statement that only reads, as the database takes it: its columns and its rows. What
+        would write is refused, with `ReadOnly`; `now()` works everywhere."""
         ...
 
     async def migrate(self) -> int:

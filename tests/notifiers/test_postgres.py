@@ -1,5 +1,10 @@
 """What is particular about hints through PostgreSQL."""
 
+import asyncio
+from contextlib import ExitStack
+
+import asyncpg
+import psycopg
 import pytest
 
 from holdfast.errors import InvalidInput
@@ -37,13 +42,18 @@ async def test_behind_a_pooler_it_says_once_that_it_does_not_hear(pooled, caplog
     assert SECRET not in caplog.text
 
 
-async def test_with_a_listen_url_hints_through_a_pooler_are_heard(pooled, direct):
+async def test_with_a_listen_url_hints_through_a_pooler_are_heard(pooled, direct, caplog):
+    """Each goes through another of the pooler's connections: the others are taken."""
     notifier, ears = PostgresNotifier(pooled, listen_url=direct), Ears()
     await notifier.listen(ears)
-    for i in range(5):
-        notifier.tell([Hint("work", f"name{i}")])
-        await ears.hear(Hint("work", f"name{i}"))
+    with ExitStack() as others:
+        for i in range(5):
+            notifier.tell([Hint("work", f"name{i}")])
+            await ears.hear(Hint("work", f"name{i}"))
+            other = others.enter_context(psycopg.connect(pooled))
+            other.execute("select 1")  # in a transaction, which stays open
     await notifier.close()
+    assert caplog.messages == []
 
 
 async def test_a_hint_leaves_no_setting_behind(pooled, direct):
@@ -56,24 +66,36 @@ async def test_a_hint_leaves_no_setting_behind(pooled, direct):
 
 
 async def test_a_hint_waits_for_no_disk_and_no_standby(postgres_current, url):
-    """A commit that waits would wait for a standby that does not exist."""
+    """Other commits wait here, for a standby that does not exist."""
     if isinstance(postgres_current, GivenPostgres):
         pytest.skip("the settings of a given server are left alone")
-    notifier, ears = PostgresNotifier(url), Ears()
+    notifier, ears, conn = PostgresNotifier(url), Ears(), await asyncpg.connect(url)
     await notifier.listen(ears)
+    _set_standby(url, "nobody")
     try:
-        await _await_standby(url, "nobody")
+        waiting = asyncio.create_task(_write_until_it_waits(conn))
+        await until(lambda: ask(url, "select 1 from pg_stat_activity where wait_event = 'SyncRep'"))
         notifier.tell([WORK])
         await ears.hear(WORK)
+        assert not waiting.done()
     finally:
-        await _await_standby(url, "")
+        _set_standby(url, "")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await conn.close()
         await notifier.close()
 
 
-async def _await_standby(url: str, name: str) -> None:
+def _set_standby(url: str, name: str) -> None:
     ask(url, f"alter system set synchronous_standby_names = '{name}'")
     ask(url, "select pg_reload_conf()")
-    await until(lambda: ask(url, "show synchronous_standby_names") == [(name,)])
+
+
+async def _write_until_it_waits(conn: asyncpg.Connection) -> None:
+    """The server takes a moment to heed the setting."""
+    while True:
+        await conn.execute("create table written ()")
+        await conn.execute("drop table written")
 
 
 def test_the_channel_carries_the_schema_and_fits_a_name_of_postgres():

@@ -65,11 +65,14 @@ async def test_a_task_goes_with_the_callers_rows(store, url, bills, library):
     assert await bills() == []
 
 
-async def test_a_task_may_be_the_first_statement_of_a_transaction(store, url, library):
+async def test_a_task_may_be_the_only_statement_of_a_transaction(store, url, library):
     async with library(url) as theirs:
         await theirs.enqueue(store, [draft()])
         await theirs.rollback()
         assert await claim(store) == []
+        ids = await theirs.enqueue(store, [draft()])
+        await theirs.commit()
+    assert ids_of(await claim(store)) == ids
 
 
 async def test_every_wish_arrives_with_its_type(store, url, conn, library):

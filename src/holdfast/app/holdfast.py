@@ -13,15 +13,17 @@ from holdfast import config
 from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
 from holdfast.app.home import Home
 from holdfast.app.portal import Portal
+from holdfast.app.releasing import ending
 from holdfast.app.serving import Served, serve
 from holdfast.client import Client, TaskHandle, task_id
 from holdfast.clock import Clock, SystemClock
-from holdfast.context import current
+from holdfast.context import entered
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.explain import Reason, explain
 from holdfast.observer import MetricsRecorder, Observer
+from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
-from holdfast.registry import Call, Function, Registry, durable, functions
+from holdfast.registry import Call, Durable, Function, Registry, durable, functions
 from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
@@ -47,7 +49,7 @@ class Holdfast:
 
     backends = Backends
     notifications = Notifications
-    durable = staticmethod(durable)
+    durable: Durable = durable
 
     def __init__(
         self,
@@ -66,22 +68,26 @@ class Holdfast:
             raise InvalidInput("give the store as a URL or as a backend, not both")
         self.config = config.read(os.environ)
         self.functions = Registry(below=functions)
-        self.durable = self.functions.durable
+        self.durable = self.functions.durable  # type: ignore[method-assign]
         url = store or (backend and backend.url) or self._from_environment()
         redis = notification_backend
         if redis is None and self.config.redis_url:
             redis = RedisBackend(self.config.redis_url)
+        self.observers: tuple[Observer, ...] = tuple(observers)
+        if metrics is not None:
+            self.observers += (Recording(metrics),)
         self.home = Home(
-            url, redis=redis, clock=clock or SystemClock(), auto_migrate=self.config.auto_migrate
+            url,
+            redis=redis,
+            clock=clock or SystemClock(),
+            auto_migrate=self.config.auto_migrate,
+            told=Many(self.observers).enqueued if self.observers else None,
         )
         self.polling = (
             poll_min_interval or self.config.poll_min,
             poll_max_interval or self.config.poll_max,
             poll_backoff_factor or self.config.poll_backoff_factor,
         )
-        self.observers: tuple[Observer, ...] = tuple(observers)
-        if metrics is not None:
-            self.observers += (Recording(metrics),)
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
 
@@ -96,6 +102,16 @@ class Holdfast:
             url = f"{scheme}://{url.partition('://')[2]}"
         logger.info("the store is %s, from %s", _plain(url), origin or "the default")
         return url
+
+    def move(self, *, store: str | None = None, redis_url: str | None = None) -> None:
+        """Live elsewhere than the code says, as the command line may ask. Before the first use."""
+        redis = RedisBackend(redis_url) if redis_url else self.home.redis
+        self.home = Home(
+            store or self.home.url,
+            redis=redis,
+            clock=self.home.clock,
+            auto_migrate=self.config.auto_migrate,
+        )
 
     async def __aenter__(self) -> "Holdfast":
         await self.home.client()
@@ -231,10 +247,20 @@ class Holdfast:
         self, task: AnyTask, percent: float, message: str | None = None
     ) -> None:
         """For the running attempt itself: whoever is not it cannot report."""
-        context = current()
-        if context.task_id != task_id(task):
+        context = entered()
+        if context is None or context.task_id != task_id(task):
             raise LeaseLost("progress", task_id(task))
         await context.progress(percent, message)
+
+    async def release_lease(
+        self, task: AnyTask, worker_id: str, status: str, error: str | None = None
+    ) -> None:
+        """For the running attempt itself: end it now, as `done`, `failed` or `retry`. Raises
+        `LeaseLost` where it is not this attempt's lease, or not any more."""
+        context = entered()
+        if context is None or (context.task_id, context.worker_id) != (task_id(task), worker_id):
+            raise LeaseLost("release", task_id(task))
+        await context.release(ending(status, error))
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 
@@ -262,6 +288,8 @@ class Holdfast:
         dead_letter_retention: Duration | None = None,
         drain_timeout: Duration | None = None,
         worker_priority: int | None = None,
+        stuck_after: Duration | None = None,
+        on_stuck: str | None = None,
         lifecycle: WorkerLifecycle | None = None,
     ) -> None:
         """Work, until asked to drain (`request_worker_drain`) or cancelled."""
@@ -283,6 +311,8 @@ class Holdfast:
             dead_letter_retention=dead_letter_retention,
             drain_timeout=drain_timeout,
             worker_priority=worker_priority,
+            stuck_after=stuck_after,
+            on_stuck=on_stuck,
         )
         await serve(self, wanted, lifecycle)
 

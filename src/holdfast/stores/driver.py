@@ -53,6 +53,11 @@ class Driver(Protocol):
         """A connection of ours inside a transaction: commits at the end, or rolls back."""
         ...
 
+    async def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        """One statement of somebody's own that only reads: its columns and rows. Whatever would
+        write is refused with `ReadOnly`; what is no SQL, with `InvalidInput`."""
+        ...
+
     async def migrate(self) -> int:
         """Bring the schema up to this release."""
         ...

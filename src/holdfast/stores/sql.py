@@ -40,6 +40,9 @@ class SqlStore(Producing, Upkeep, Flows, Steering, Views):
             raise
         await self._wake(wakes)
 
+    async def query(self, sql: str) -> tuple[list[str], list[Any]]:
+        return await self._driver.query(sql)
+
     async def migrate(self) -> int:
         return await self._driver.migrate()
 

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("holdfast.worker")
 _AGAIN = 1.0
+PULSE = 1.0
 _FAREWELL = 5.0
 
 
@@ -48,10 +49,15 @@ class Renewal:
         lost: Callable[[Sequence[Lease]], None],
         cancelled: Callable[[frozenset[UUID]], None],
         observer: Observer,
+        feel: Callable[[], None] = lambda: None,
+        company: Callable[[Sequence[WorkerRecord]], None] | None = None,
     ) -> None:
+        """`feel` is called every second; `company` hears after each beat who else is there."""
         self._opening, self._holding, self._observer = opening, holding, observer
         self._lease, self._interval, self._beat = lease, interval, beat
         self._record, self._lost, self._cancelled = record, lost, cancelled
+        self._feel, self._company = feel, company
+        self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake, self._end = asyncio.Event(), asyncio.Event()  # of its own loop
         self._stopping = False
@@ -109,6 +115,7 @@ class Renewal:
                 asyncio.create_task(self._when_asked(lambda: self._renew(store))),
                 asyncio.create_task(self._every(self._beat, lambda: self._say(store))),
                 asyncio.create_task(self._watch()),
+                asyncio.create_task(self._pulse(store)),
             ]
             while not self._stopping:
                 await self._end.wait()
@@ -165,14 +172,26 @@ class Renewal:
             self._cancelled(answer.cancel)
 
     async def _say(self, store: Store) -> None:
+        record = self._record()
+        self._said = record.status
         try:
             async with asyncio.timeout(self._beat.total_seconds()):
-                asked = await store.beat(self._record(), self._holding.leases())
+                if self._company:
+                    self._company(await store.workers())
+                asked = await store.beat(record, self._holding.leases())
         except (HoldfastError, TimeoutError) as error:
             self._complain("say that the worker lives", error=error)
             return
         if asked:
             self._cancelled(asked)
+
+    async def _pulse(self, store: Store) -> None:
+        """Another state than the one last told is told at once."""
+        while True:
+            self._feel()
+            if self._record().status != self._said:
+                await self._safely(lambda: self._say(store))
+            await asyncio.sleep(PULSE)
 
     async def _watch(self) -> None:
         """Stop what could not be renewed, before its lease can have lapsed."""

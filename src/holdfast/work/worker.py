@@ -17,13 +17,16 @@ from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.observer import Ended, Observer
 from holdfast.store import Store, WorkerRecord
 from holdfast.tasks.lane import Serving
+from holdfast.tasks.lifecycle import Verdict
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.pace import Pace, Polling
+from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
 from holdfast.work.settling import Settling
-from holdfast.work.slots import Choosing, Functions, Slots
+from holdfast.work.slots import Executors, Functions, Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
+from holdfast.work.vitals import Vitals
 
 __all__ = ["Settings", "Worker"]
 
@@ -41,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     beat: timedelta = timedelta(seconds=30)
     drain_timeout: timedelta = timedelta(seconds=30)
     default_tries: int = 3
+    grace: timedelta = timedelta(milliseconds=50)  # for each priority above this worker's
 
     def __post_init__(self) -> None:
         faults = []
@@ -75,7 +79,7 @@ class Worker:
         record: WorkerRecord,
         settings: Settings,
         functions: Functions,
-        executors: Choosing,
+        executors: Executors,
         serving: Callable[[], Serving],
         lifecycle: WorkerLifecycle,
     ) -> None:
@@ -87,7 +91,10 @@ class Worker:
         self._wake = asyncio.Event()
         self._draining = False
         self._acquired = 0
-        holding = Holding(clock, settings.lease.total_seconds())
+        self._hinted = False
+        self._grace = 0.0
+        self.vitals = Vitals(clock, self._loop, settings.polling.most)
+        holding = self._holding = Holding(clock, settings.lease.total_seconds())
         self._claiming = Claiming(
             store,
             holding,
@@ -124,6 +131,8 @@ class Worker:
             lost=lambda leases: self._from_outside(self._slots.lost, leases),
             cancelled=lambda tasks: self._from_outside(self._slots.cancel, tasks),
             observer=observer,
+            feel=self._feel,
+            company=self._company,
         )
 
     # ── what others ask ──────────────────────────────────────────────────────────────────────
@@ -133,9 +142,11 @@ class Worker:
         return msgspec.structs.replace(
             self._record,
             active=self._slots.active,
-            status=str(self._lifecycle.state),
+            status=self.vitals.status(self._lifecycle.state),
             tasks_acquired=self._acquired,
+            tasks_recovered=self.vitals.tasks_recovered,
             poll_interval=self._pace.interval,
+            loop_lag=self.vitals.lag,
         )
 
     def facts(self) -> dict[str, Any]:
@@ -147,8 +158,12 @@ class Worker:
             "max_jobs": slots,
             "utilization": active / slots,
             "active_job_ids": [str(task) for task in self._slots.running],
+            "active_leases": len(self._holding),
             "tasks_acquired": self._acquired,
+            "tasks_recovered": self.vitals.tasks_recovered,
             "poll_interval": self._pace.interval,
+            "loop_lag": self.vitals.lag,
+            "status": self.vitals.status(self._lifecycle.state),
         }
 
     def look_now(self) -> None:
@@ -160,6 +175,10 @@ class Worker:
         """Tasks became ready that nobody gave a hint of: others may have more room for them."""
         self.look_now()
         self._notifier.tell([EVERYTHING])
+
+    def freed(self) -> None:
+        """A thread that could not be stopped has ended."""
+        self._slots.freed()
 
     # ── the life of a worker ─────────────────────────────────────────────────────────────────
 
@@ -230,6 +249,7 @@ class Worker:
                 await self._rest(self._pace.rest(None, random.random()))
                 continue
             reachable = True
+            self.vitals.answered()
             if found.tasks:
                 self._pace.snap_back()
                 self._acquired += len(found.tasks)
@@ -238,7 +258,9 @@ class Worker:
             elif not found.again:
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
-                await self._rest(seconds)
+                # Not past what was taken ahead, which somebody else may be free for.
+                await self._rest(min(seconds, self._slots.patience or seconds))
+                await self._give_way()
             self._slots.hand_back_stale()
 
     async def _rest(self, seconds: float | None) -> None:
@@ -247,6 +269,12 @@ class Worker:
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
 
+    async def _give_way(self) -> None:
+        """Idle workers of a higher priority heard the same hint: they come first."""
+        if self._hinted and self._grace and not self._draining:
+            await asyncio.sleep(self._grace)
+        self._hinted = False
+
     def _heard(self, hint: Hint) -> None:
         if hint == EVERYTHING:  # hints were missed, maybe also of a cancel
             self._renewal.look_now()
@@ -254,23 +282,34 @@ class Worker:
             case "work":
                 queues = self._serving().queues
                 if hint.name == "*" or queues is None or hint.name in queues:
+                    self._hinted = True
                     self.look_now()
             case "cancel":
                 with suppress(ValueError):
                     if UUID(hint.name) in self._slots:
                         self._renewal.look_now()
 
+    def _feel(self) -> None:
+        self._observer.lagged(self.vitals.feel(full=self._slots.active >= self._slots.count))
+
+    def _company(self, workers: Sequence[WorkerRecord]) -> None:
+        steps = steps_below(self._record, (w for w in workers if w.id != self._record.id))
+        self._grace = steps * self._settings.grace.total_seconds()
+
     def _any_fenced(self) -> bool:
         return any(function.traits.fenced for function in self._functions().values())
 
     def _written(self, batch: Sequence[Ended]) -> None:
-        """A settle makes room behind a limit, here and elsewhere."""
+        """A settle makes room behind a limit, here and elsewhere; and what is handed back is for
+        others."""
         self._slots.fill()
-        if limited := self._claiming.limited:
-            queues = {ended.task.lane.queue for ended in batch if ended.task.lane in limited}
-            if queues:
-                self._notifier.tell(Hint("work", queue) for queue in queues)
-                self.look_now()
+        limited = self._claiming.limited
+        back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
+        room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
+        if back or room:
+            self._notifier.tell(Hint("work", queue) for queue in back | room)
+        if room:
+            self.look_now()
 
     def _from_outside(self, act: Callable[[Any], None], news: Any) -> None:
         """The renewal speaks in its own thread."""

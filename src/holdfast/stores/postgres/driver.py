@@ -15,6 +15,7 @@ import asyncpg
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.stores import queries
 from holdfast.stores.driver import Row
+from holdfast.stores.postgres import reading
 from holdfast.stores.postgres import schema as schemas
 from holdfast.stores.postgres.address import channel, hint_payload, where
 from holdfast.stores.postgres.callers.recognise import recognise, recognise_blocking
@@ -141,6 +142,11 @@ class PostgresDriver:
                 await conn.reset(timeout=_ROLLBACK)
             except PROBLEMS:
                 conn.terminate()
+
+    async def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        with self._explained(explain):
+            async with self._apart.connection(self._timeout) as conn:
+                return await reading.query(conn, self.schema, sql, self._timeout)
 
     async def migrate(self) -> int:
         with self._explained(explain):

@@ -10,7 +10,7 @@ from uuid import UUID
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.stores.driver import Row
-from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite import reading, schema
 from holdfast.stores.sqlite.database import Database, Work
 from holdfast.stores.sqlite.opening import MEMORY
 from holdfast.stores.sqlite.session import instant_of, uuid_of
@@ -94,6 +94,12 @@ class SqliteDriver:
             await conn.rollback()
             raise
         await conn.commit()
+
+    async def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        found: tuple[list[str], list[Row]] = await self._ask(
+            lambda s: reading.query(s.conn, sql), writes=False, page=True
+        )
+        return found
 
     async def migrate(self) -> int:
         if await self._ask(schema.is_current, writes=False):

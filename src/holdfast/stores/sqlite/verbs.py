@@ -113,6 +113,7 @@ VERBS: dict[str, Verb] = {
     # upkeep
     "promote": _procedure(later.promote),
     "lapsed": _procedure(upkeep.lapsed, writes=False),
+    "revoke": _statement("lease.revoke", writes=True),
     "expire": _procedure(upkeep.expire),
     "sweep_wakes": _procedure(later.sweep_wakes),
     "mark_stale": _procedure(upkeep.mark_stale),

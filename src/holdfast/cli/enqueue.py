@@ -1,0 +1,156 @@
+"""`holdfast enqueue`: a task from the shell."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from holdfast.cli.exits import Exit, Stop
+from holdfast.cli.options import INSTANT, LABELS, SPAN, app_option, output_option, store_option
+
+__all__ = ["enqueue"]
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("type", metavar="TYPE")
+@click.argument("args", nargs=-1, metavar="[JSON]...")
+@click.option("--kwargs", metavar="JSON", help="Arguments by name: '{\"a\": 1}'.")
+@click.option("--queue", help="[default: the function's own]")
+@click.option("--priority", type=int, help="Higher goes first.")
+@click.option("--delay", type=SPAN, help="Not before so long from now.")
+@click.option("--run-at", type=INSTANT, help="Not before then; local time unless it has a zone.")
+@click.option("--tags", type=LABELS)
+@click.option("--requires", type=LABELS, help="What a worker must offer.")
+@click.option("--tenant")
+@click.option("--max-tries", type=click.IntRange(1, 32_000))
+@click.option("--expires", type=SPAN, help="Fails unless it has started by then.")
+@click.option("--key", help="Idempotency key: the same key and payload make one task.")
+@click.option("--wait", is_flag=True, help="Wait for its end and print its result.")
+@click.option("--timeout", type=SPAN, default="30s", show_default=True, help="How long to wait.")
+@app_option
+@store_option
+@output_option
+def enqueue(
+    type: str,
+    args: tuple[str, ...],
+    kwargs: str | None,
+    wait: bool,
+    timeout: timedelta,
+    app_name: str | None,
+    store: str | None,
+    output: str,
+    **wishes: Any,
+) -> None:
+    """Put a task of TYPE into its queue and print its id.
+
+    Each argument is JSON: 7, '"text"', '{"a": 1}'. With an app (--app or HOLDFAST_APP) the
+    arguments are checked against the function's signature, and a short name such as `charge` is
+    enough; without one any type is accepted. With --wait its result is printed instead, as JSON;
+    exit code 8: it failed; 7: it has not ended within --timeout.
+    """
+    from holdfast.cli.loading import app_at, apply
+
+    given = _arguments(args, kwargs)
+    has_app = bool(app_name or apply().app)
+    app = app_at(store, app_name)
+    call = _Call(type, *given, wishes, known=has_app)
+    waiting = timeout if wait else None
+    asyncio.run(_enqueue(app, call, waiting, output))
+
+
+class _Call:
+    """What was asked for, with an app that knows the function or without one."""
+
+    def __init__(
+        self,
+        type: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        wishes: dict[str, Any],
+        *,
+        known: bool,
+    ) -> None:
+        self._type, self._args, self._kwargs = type, args, kwargs
+        self._wishes = {name: value for name, value in wishes.items() if value is not None}
+        self._known = known
+
+    def draft(self, app: Any) -> Any:
+        key = self._wishes.pop("key", None)
+        if self._known:
+            function = app.functions.find(self._type)
+            own = function.options(idempotency_key=key, **self._wishes)
+            return own.draft(tuple(self._args), self._kwargs)
+        from holdfast.ids import new_id
+        from holdfast.tasks.payload import encode
+        from holdfast.tasks.task import Draft
+
+        payload = encode({"args": self._args, "kwargs": self._kwargs})
+        return Draft(id=new_id(), type=self._type, payload=payload, key=key, **self._wishes)
+
+
+def _arguments(args: Sequence[str], kwargs: str | None) -> tuple[list[Any], dict[str, Any]]:
+    named = {} if kwargs is None else _json("--kwargs", kwargs)
+    if not isinstance(named, dict):
+        raise Stop(Exit.USAGE, "--kwargs takes a JSON object, such as '{\"name\": 1}'")
+    return [_json("argument", text) for text in args], named
+
+
+def _json(what: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        hint = f"'\"{text}\"'" if text.isalnum() else "7, '\"text\"' or '{\"a\": 1}'"
+        raise Stop(Exit.USAGE, f"{what} {text!r:.80} is not JSON; write {hint}") from None
+
+
+async def _enqueue(app: Any, call: _Call, waiting: timedelta | None, output: str) -> None:
+    from holdfast.cli.render import as_json
+
+    draft = call.draft(app)
+    async with app:
+        client = await app.home.client()
+        (task,) = await client.enqueue([draft])
+        if waiting is None:
+            as_json({"id": str(task)}) if output == "json" else click.echo(str(task))
+            return
+        if output != "json":
+            click.echo(f"task {task}", err=True)
+        ending = await _ending(app, task, waiting)
+    _show(task, ending, output)
+
+
+async def _ending(app: Any, task: Any, waiting: timedelta) -> Any:
+    try:
+        return await app.wait_for(task, timeout=waiting)
+    except TimeoutError:
+        state = await app.state_of(task)
+        raise Stop(
+            Exit.TIMED_OUT,
+            f"task {task} has not ended within {waiting.total_seconds():g} s, it is "
+            f"{state.status}; it goes on without us. Wait longer with --timeout, or check that a "
+            f"worker serves the queue {state.queue!r}",
+        ) from None
+
+
+def _show(task: Any, ending: Any, output: str) -> None:
+    from holdfast.cli.render import as_json
+    from holdfast.tasks.payload import decode
+
+    failure = ending.failure
+    result = None if ending.result is None else decode(ending.result)
+    error = failure and {"type": failure.type, "message": failure.message}
+    if output == "json":
+        as_json({"id": str(task), "status": ending.status, "result": result, "error": error})
+    elif ending.status == "done":
+        as_json(result)
+    if ending.status == "done":
+        return
+    said = f"{failure.type}: {failure.message}" if failure else "somebody asked for it"
+    raise Stop(
+        Exit.TASK_FAILED,
+        f"task {task} ended as {ending.status}, {said}\nOnce the cause is mended, "
+        "`await app.retry(id)` gives it a new life.",
+    )

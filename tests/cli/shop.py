@@ -1,0 +1,43 @@
+"""The app that these tests serve, as a user would write it. Copied beside each test's store."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from holdfast import Holdfast
+
+app = Holdfast()
+
+
+@app.durable
+async def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@app.durable
+async def hold(name: str) -> str:
+    """Runs until somebody lets go: a file says that it began, another one that it may end."""
+    Path(f"{name}.began").touch()
+    while not Path(f"{name}.go").exists():
+        await asyncio.sleep(0.01)
+    return name
+
+
+@app.durable
+def hold_in_a_thread(name: str) -> None:
+    Path(f"{name}.began").touch()
+    while not Path(f"{name}.go").exists():
+        time.sleep(0.01)
+
+
+@app.durable
+async def block(name: str) -> None:
+    """Blocks the event loop, as nobody should."""
+    Path(f"{name}.began").touch()
+    while not Path(f"{name}.go").exists():
+        time.sleep(0.01)
+
+
+@app.durable
+def boom() -> None:
+    raise ValueError("out of cheese")

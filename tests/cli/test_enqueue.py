@@ -1,0 +1,88 @@
+"""`holdfast enqueue`: a task from the shell."""
+
+import json
+import signal
+from uuid import UUID
+
+import pytest
+
+from tests.cli.shell import Shell
+
+
+def test_without_an_app_any_type_is_accepted_and_its_id_printed(either: Shell):
+    task = either.says(
+        *("enqueue", "other:thing", "1", '{"a": [2]}', "--kwargs", '{"b": null}'),
+        *(
+            "--queue",
+            "vip",
+            "--priority",
+            "7",
+            "--delay",
+            "1h",
+            "--tags",
+            "y,x",
+            "--requires",
+            "gpu",
+        ),
+        *("--tenant", "acme", "--max-tries", "2", "--expires", "2h", "--key", "k"),
+    )
+    assert UUID(task)
+    (row,) = either.rows(
+        "select id, type, status, queue, priority, tenant_id, max_tries, run_at > now() as later "
+        "from tasks"
+    )
+    assert row.pop("later")
+    assert row == {
+        "id": task, "type": "other:thing", "status": "pending", "queue": "vip", "priority": 7,
+        "tenant_id": "acme", "max_tries": 2,
+    }  # fmt: skip
+
+
+def test_a_key_makes_one_task_and_another_payload_is_a_conflict(shell: Shell):
+    first = shell.says("enqueue", "t", "1", "--key", "k")
+    assert shell.says("enqueue", "t", "1", "--key", "k") == first
+    assert "use a new key" in shell.fails(5, "enqueue", "t", "2", "--key", "k")
+
+
+def test_a_time_without_a_zone_is_local_time(shell: Shell):
+    shell.environ["TZ"] = "Etc/GMT-3"
+    shell.says("enqueue", "t", "--run-at", "2031-02-03T04:05")
+    assert shell.rows("select run_at from tasks")[0]["run_at"].startswith("2031-02-03 01:05")
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "said"),
+    [
+        (2, ["shop:add", "abc"], "'\"abc\"'"),
+        (2, ["shop:add", "--kwargs", "[1]"], "JSON object"),
+        (2, ["shop:add", "1", "--run-at", "noon"], "2030-12-31T08:00"),
+        (2, ["shop:add", "1", "--delay", "1h", "--run-at", "2030-12-31T08:00"], "instead of a"),
+        (2, ["add", "1", "2", "3", "--app", "shop"], "add(a: int, b: int = 0) -> int"),
+        (2, ["add", '"1"', "--app", "shop"], "add(a: int, b: int = 0) -> int"),
+        (2, ["no type", "1"], "type"),
+        (3, ["subtract", "1", "--app", "shop"], "known are: shop:add"),
+        (4, ["t", "--store", "postgresql://me:secret@127.0.0.1:1/x"], "Check that the server runs"),
+        (4, ["t", "--store", "sqlite:///no/such/folder/x.db"], "make it first"),
+        (2, ["t", "--store", "mysql://x"], "postgresql://"),
+        (10, ["t", "--app", "nix"], "no module 'nix'"),
+    ],
+)
+def test_what_cannot_be_enqueued_says_why(shell: Shell, code, args, said):
+    text = shell.fails(code, "enqueue", *args)
+    assert said in text
+    assert "secret" not in text
+
+
+def test_waiting_ends_with_the_result_the_failure_or_the_time(either: Shell):
+    either.environ["HOLDFAST_APP"] = "shop"
+    worker = either.worker()
+    done = either.run("enqueue", "add", "20", "--kwargs", '{"b": 22}', "--wait")
+    assert (done.returncode, done.stdout) == (0, "42\n")
+    assert done.stderr.startswith("task ")
+    shown = json.loads(either.says("enqueue", "add", "1", "--wait", "-o", "json"))
+    assert shown == {"id": shown["id"], "status": "done", "result": 1, "error": None}
+    failed = either.fails(8, "enqueue", "boom", "--max-tries", "1", "--wait")
+    assert "ValueError: out of cheese" in failed
+    late = either.fails(7, "enqueue", "hold", '"x"', "--wait", "--timeout", "0.3s")
+    assert "goes on without us" in late
+    worker.send(signal.SIGKILL)

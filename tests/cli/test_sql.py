@@ -1,0 +1,26 @@
+"""`holdfast sql`: questions to the store in its own language."""
+
+from tests.cli.shell import Shell
+
+
+def test_a_query_is_answered_as_lines_or_as_json(either: Shell):
+    either.says("enqueue", "t", "1")
+    query = "select type, created_at <= now() as past, null as gap from tasks"
+    lines = either.says("sql", query).splitlines()
+    assert lines[0] == "type\tpast\tgap"
+    assert lines[1].split("\t")[0] == "t"
+    assert bool(either.rows(query)[0]["past"]) is True
+
+
+def test_what_would_write_is_refused(either: Shell):
+    either.says("enqueue", "t")
+    for statement in ("delete from tasks", "with x as (select 1) delete from task"):
+        assert "would write" in either.fails(6, "sql", statement)
+    assert either.fails(2, "sql", "select 1; delete from task")
+    assert either.fails(2, "sql", "select * from nowhere")
+    assert either.rows("select count(*) as n from tasks") == [{"n": 1}]
+
+
+def test_asking_makes_no_store(shell: Shell):
+    assert "there is no store" in shell.fails(4, "sql", "select 1")
+    assert not shell.has("holdfast.db")
