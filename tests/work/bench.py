@@ -43,9 +43,9 @@ class Bench:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for _, lifecycle in self._working:
+        for _task, lifecycle in self._working:
             lifecycle.request_drain()
-        for task, _ in self._working:
+        for task, _lifecycle in self._working:
             await asyncio.wait({task}, timeout=20)
             assert task.done(), "a worker does not come to its end"
         for app in self._apps:

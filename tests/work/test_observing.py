@@ -14,7 +14,10 @@ from holdfast.observer import Observer
 from holdfast.observers.log import JsonFormatter
 from tests.work.bench import Bench, until
 
-FORMAT = "%(message)s|%(holdfast_task_id)s|%(holdfast_attempt)s|%(holdfast_worker_id)s|%(holdfast_queue)s|%(holdfast_tenant)s|%(holdfast_root_id)s"
+FORMAT = (
+    "%(message)s|%(holdfast_task_id)s|%(holdfast_attempt)s|%(holdfast_worker_id)s|"
+    "%(holdfast_queue)s|%(holdfast_tenant)s|%(holdfast_root_id)s"
+)
 
 
 class Recorder:

@@ -99,6 +99,39 @@ async def test_a_store_that_is_away_is_asked_again_until_it_answers(
     assert len(watcher.of("settled")) == 1
 
 
+async def test_a_renewal_that_crosses_a_settle_calls_nothing_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = Watcher()
+    app = bench.new_app(observers=[watcher])
+    store = (await app.home.client()).store
+    real, crossed = store.settle, list[bool]()
+    go = asyncio.Event()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        answer = await real(settlements, **more)
+        before = len(watcher.of("renewed"))
+        await until(lambda: len(watcher.of("renewed")) >= before + 2)
+        crossed.append(True)
+        return answer
+
+    @app.durable
+    async def work(wait: bool) -> int:
+        if wait:
+            await go.wait()
+        return 1
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    async with bench.worker(app, lease_duration=0.6):
+        held = await app.dispatch(work, True)  # so that there is something to renew
+        await (await app.dispatch(work, False)).result(timeout=10)
+        await until(lambda: crossed)
+        monkeypatch.undo()
+        go.set()
+        assert await held.result(timeout=10) == 1
+    assert [lost for _, _, lost in watcher.of("renewed") if lost] == []
+
+
 async def test_a_drain_writes_what_has_ended_before_it_leaves(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

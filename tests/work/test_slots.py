@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import TaskHandle
@@ -36,7 +37,7 @@ class Company:
         self.inside.add(i)
         for one in self.inside:
             self.met.setdefault(one, set()).update(self.inside - {one})
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2 if i < 3 else 0.02)
         self.inside.remove(i)
         self.met.setdefault(i, set()).update(self.inside)
 
@@ -46,12 +47,14 @@ async def test_what_must_run_alone_runs_as_the_only_one(bench: Bench) -> None:
 
     @bench.app.durable
     async def work(i: int) -> None:
+        if i < 3:  # more work comes, and hints of it, while it runs
+            await bench.app.dispatch(work, 200 + i)
         await company.visit(i)
 
     suspects = await bench.app.dispatch_many([work.call(i) for i in range(3)])
     await lose_in_company(bench, suspects)
+    others = await bench.app.dispatch_many([work.call(i) for i in range(100, 140)])
     async with bench.worker(max_concurrency=5):
-        others = await bench.app.dispatch_many([work.call(i) for i in range(100, 140)])
         for task in [*suspects, *others]:
             await task.result(timeout=15)
     assert [company.met[i] for i in range(3)] == [set(), set(), set()]
@@ -69,15 +72,13 @@ async def test_one_that_must_run_alone_and_was_cancelled_holds_up_nobody(bench: 
     store = await bench.store()
     real = store.claim
 
+    unwanted = {tasks[0].id, tasks[2].id}
+
     async def cancelled_on_the_way(**ask: Any) -> Any:
         answer = await real(**ask)
-        for task in answer.tasks[:2]:
-            await store.cancel([task.lease.task])
-        import msgspec
-
         told = [
-            msgspec.structs.replace(task, cancel_requested=place < 2)
-            for place, task in enumerate(answer.tasks)
+            msgspec.structs.replace(task, cancel_requested=task.lease.task in unwanted)
+            for task in answer.tasks
         ]
         return msgspec.structs.replace(answer, tasks=told)
 
@@ -86,8 +87,40 @@ async def test_one_that_must_run_alone_and_was_cancelled_holds_up_nobody(bench: 
         for task in tasks:
             await bench.app.wait_for(task, timeout=10)
     states = [(await task.state()).status for task in tasks]
-    assert TaskStatus.DONE in states
+    assert states == [TaskStatus.CANCELLED, TaskStatus.DONE] * 2
     assert bench.leases() == 0
+
+
+async def test_what_must_run_alone_waits_until_the_end_of_the_others_is_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it to kill the worker, they would be lost with it."""
+    store, go, asked = await bench.store(), asyncio.Event(), asyncio.Event()
+    real, ran = store.settle, list[str]()
+
+    @bench.app.durable
+    async def work(name: str) -> None:
+        ran.append(name)
+
+    suspects = await bench.app.dispatch_many([work.call("one"), work.call("two")])
+    await lose_in_company(bench, suspects)
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        asked.set()
+        await go.wait()
+        return await real(settlements, **more)
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    other = await bench.app.dispatch(work.options(priority=9), "other")
+    async with bench.worker(max_concurrency=5):
+        await asked.wait()
+        await until(lambda: bench.leases() >= 2)
+        for _ in range(10):
+            await asyncio.sleep(0.02)
+            assert ran == ["other"]
+        go.set()
+        for task in [other, *suspects]:
+            await task.result(timeout=10)
 
 
 async def make_it_think_that_tasks_are_quick(bench: Bench, quick: Any) -> None:

@@ -127,7 +127,7 @@ class Attempt:
         try:
             result = await self.executor.run(self.function, self.context)
             if self.why in (Why.LOST, Why.TIMEOUT):
-                return self.after_stop()  # it went on in spite of it: too late
+                raise asyncio.CancelledError  # it went on in spite of it: too late
             settlement = Settlement(verdict=Verdict.DONE, result=result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement

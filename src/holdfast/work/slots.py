@@ -67,7 +67,8 @@ class Slots:
         self._worker_id, self._default_tries = worker_id, default_tries
         self._running: dict[Lease, Attempt] = {}  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
-        self._alone: deque[Claimed] = deque()
+        self._alone: Claimed | None = None
+        self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
         self._closed = False
         self._waking = False  # a slot is about to look
@@ -109,25 +110,28 @@ class Slots:
         if have >= self.count and len(self._ahead) > ahead // 2:
             return 0, 0
         free = max(0, self.count - have)
+        if self._one_at_a_time:
+            return min(free, 1), 0
         return free, max(0, self.count + ahead - have - free)
 
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
+        self._one_at_a_time = any(task.alone for task in tasks)
         fresh = {task.lease.task for task in tasks}
         if old := [lease for lease in self._running if lease.task in fresh]:
             self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
-            if self._closed:
+            if self._closed or (task.alone and self._alone):
                 self._put_down(task)
             elif task.alone:
-                self._alone.append(task)
+                self._alone = task
             else:
                 self._ahead.append((since, task))
-        self._fill()
+        self.fill()
 
     def freed(self) -> None:
         """A stranded thread has ended."""
-        self._fill()
+        self.fill()
         self._hungry()
 
     def hand_back_stale(self) -> None:
@@ -144,8 +148,9 @@ class Slots:
         self._closed = True
         while self._ahead:
             self._put_down(self._ahead.popleft()[1])
-        while self._alone:
-            self._put_down(self._alone.popleft())
+        if self._alone:
+            self._put_down(self._alone)
+            self._alone = None
 
     async def drain(self, patience: float) -> None:
         """Wait for what runs, then hand that back too."""
@@ -164,7 +169,7 @@ class Slots:
                 async with asyncio.timeout(patience):
                     await self._idle.wait()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """See to it that whatever can start does. One slot is woken; before it starts an attempt
         it wakes the next, should its own have to wait: so a burst of tasks that never wait costs
         one asyncio task, not one each."""
@@ -177,13 +182,20 @@ class Slots:
     def _can_start(self) -> bool:
         if self._closed or self.occupied >= self.count or self._is_sole():
             return False
-        return bool(self._ahead or (self._alone and not self._running))
+        if self._ahead:
+            return True
+        # Whatever is lost together with one that must be alone would pay for it: so nothing else
+        # may be held, not even what has ended and is not written yet.
+        return self._alone is not None and not self._running and len(self._holding) <= 1
 
     def _next(self) -> Claimed | None:
-        """Who starts now. One that must be alone waits until all others have ended."""
+        """Who starts now."""
         if not self._can_start():
             return None
-        return self._ahead.popleft()[1] if self._ahead else self._alone.popleft()
+        if self._ahead:
+            return self._ahead.popleft()[1]
+        alone, self._alone = self._alone, None
+        return alone
 
     def _is_sole(self) -> bool:
         """Whether what runs must be the only one."""
@@ -198,9 +210,10 @@ class Slots:
         while claimed := self._next():
             attempt = self._attempt(claimed)
             if attempt is None:
+                self._hungry()
                 continue
             attempt.task = me
-            self._fill()
+            self.fill()
             token = running.set(attempt.context)
             settlement = await attempt.run()
             running.reset(token)
@@ -210,7 +223,7 @@ class Slots:
             if self._holding.now() - since > _LONGEST_TURN:
                 await asyncio.sleep(0)
                 since = self._holding.now()
-        self._fill()
+        self.fill()
 
     def _attempt(self, claimed: Claimed) -> Attempt | None:
         """An attempt that is about to run; None where there is none to be made."""
@@ -293,7 +306,8 @@ class Slots:
         """Stop their work, and write nothing of it."""
         gone = frozenset(leases)
         self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
-        self._alone = deque(one for one in self._alone if one.lease not in gone)
+        if self._alone and self._alone.lease in gone:
+            self._alone = None
         for lease in leases:
             attempt = self._running.get(lease)
             if attempt and not attempt.ended:
@@ -301,7 +315,7 @@ class Slots:
                 attempt.context.cancel_requested = True
                 self._stop(attempt, Why.LOST)
         self._holding.drop(leases)
-        self._fill()
+        self.fill()
         self._hungry()
 
     def cancel(self, tasks: frozenset[UUID]) -> None:

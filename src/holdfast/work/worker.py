@@ -31,6 +31,7 @@ from holdfast.work.vitals import Vitals
 __all__ = ["Settings", "Worker"]
 
 logger = logging.getLogger("holdfast.worker")
+_GRACES = 4  # in a row: also those of a low priority get their turn
 _LAST_WORDS = 5.0  # seconds to write what ended, where there was no time to drain
 
 
@@ -271,7 +272,10 @@ class Worker:
 
     async def _give_way(self) -> None:
         """Idle workers of a higher priority heard the same hint: they come first."""
-        if self._hinted and self._grace and not self._draining:
+        for _ in range(_GRACES):  # of a hint that came while we waited they have just heard
+            if not (self._hinted and self._grace) or self._draining:
+                break
+            self._hinted = False
             await asyncio.sleep(self._grace)
         self._hinted = False
 
@@ -302,6 +306,7 @@ class Worker:
     def _written(self, batch: Sequence[Ended]) -> None:
         """A settle makes room behind a limit, here and elsewhere; and what is handed back is for
         others."""
+        self._slots.fill()
         limited = self._claiming.limited
         back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
