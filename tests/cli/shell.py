@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -58,6 +59,20 @@ class Running:
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def gone(self) -> None:
+        """It and its children, whatever they do."""
+        self.process.kill()
+        self.process.wait()
+        for pid in self.children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._reader.join(WITHIN)
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def children(self) -> list[int]:
+        return [int(pid) for pid in re.findall(r"worker process \d has pid (\d+)", self.said)]
 
     def end(self) -> int:
         """Its exit code, once it has ended."""
@@ -116,7 +131,7 @@ class Shell:
                 start_new_session=True,
             )
         running = Running(process, path)
-        self._stack.callback(_gone, process)
+        self._stack.callback(running.gone)
         return running
 
     def worker(self, *args: str, **environ: str) -> Running:
@@ -136,13 +151,6 @@ class Shell:
 
     def close(self) -> None:
         self._stack.close()
-
-
-def _gone(process: "subprocess.Popen[str]") -> None:
-    process.kill()
-    process.wait()
-    if process.stdout:
-        process.stdout.close()
 
 
 @contextlib.contextmanager

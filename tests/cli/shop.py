@@ -9,6 +9,14 @@ from holdfast import Holdfast
 app = Holdfast()
 
 
+def begin(name: str) -> None:
+    Path(f"{name}.began").touch()
+
+
+def may_end(name: str) -> bool:
+    return Path(f"{name}.go").exists()
+
+
 @app.durable
 async def add(a: int, b: int = 0) -> int:
     return a + b
@@ -17,25 +25,23 @@ async def add(a: int, b: int = 0) -> int:
 @app.durable
 async def hold(name: str) -> str:
     """Runs until somebody lets go: a file says that it began, another one that it may end."""
-    Path(f"{name}.began").touch()
-    while not Path(f"{name}.go").exists():
+    begin(name)
+    while not may_end(name):  # noqa: ASYNC110 (another process says so)
         await asyncio.sleep(0.01)
     return name
 
 
 @app.durable
 def hold_in_a_thread(name: str) -> None:
-    Path(f"{name}.began").touch()
-    while not Path(f"{name}.go").exists():
+    begin(name)
+    while not may_end(name):
         time.sleep(0.01)
 
 
 @app.durable
 async def block(name: str) -> None:
     """Blocks the event loop, as nobody should."""
-    Path(f"{name}.began").touch()
-    while not Path(f"{name}.go").exists():
-        time.sleep(0.01)
+    hold_in_a_thread(name)
 
 
 @app.durable

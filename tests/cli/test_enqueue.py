@@ -26,7 +26,7 @@ def test_without_an_app_any_type_is_accepted_and_its_id_printed(either: Shell):
         ),
         *("--tenant", "acme", "--max-tries", "2", "--expires", "2h", "--key", "k"),
     )
-    assert UUID(task)
+    assert str(UUID(task)) == task
     (row,) = either.rows(
         "select id, type, status, queue, priority, tenant_id, max_tries, run_at > now() as later "
         "from tasks"

@@ -7,10 +7,6 @@ import signal
 from tests.cli.shell import Running, Shell, until
 
 
-def pids(fleet: Running) -> list[int]:
-    return [int(pid) for pid in re.findall(r"worker process \d has pid (\d+)", fleet.said)]
-
-
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -35,8 +31,8 @@ def test_a_child_that_was_killed_is_started_again_and_all_drain_together(shell: 
     assert shell.says("enqueue", "add", "1", "--app", "shop", "--wait") == "1"
     fleet.send(signal.SIGTERM)
     assert fleet.end() == 0
-    assert len(pids(fleet)) == 3
-    assert not any(map(alive, pids(fleet)))
+    assert len(fleet.children()) == 3
+    assert not any(map(alive, fleet.children()))
 
 
 def test_one_ctrl_c_drains_all_of_them_and_a_second_leaves_at_once(shell: Shell):
@@ -48,7 +44,7 @@ def test_one_ctrl_c_drains_all_of_them_and_a_second_leaves_at_once(shell: Shell)
     assert fleet.process.poll() is None
     os.killpg(fleet.process.pid, signal.SIGINT)
     assert fleet.end() == 130
-    until(lambda: not any(map(alive, pids(fleet))), "the children are gone")
+    until(lambda: not any(map(alive, fleet.children())), "the children are gone")
 
 
 def test_the_children_drain_when_their_parent_is_killed(shell: Shell):

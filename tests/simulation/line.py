@@ -107,6 +107,9 @@ class Line:
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
+    async def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        raise NotImplementedError
+
     async def migrate(self) -> int:
         return 0
 

@@ -19,8 +19,11 @@ _HOPELESS = (Exit.USAGE, Exit.NO_APP)  # starting it again changes nothing
 
 
 class Fleet:
-    """Keeps `count` children until told to drain. They are spawned, never forked, in process groups
-    of their own: a Ctrl-C of the terminal reaches only this parent, which passes it on."""
+    """Keeps `count` children until told to drain. They are spawned, never forked.
+
+    Signals are passed on as SIGTERM: where a terminal's Ctrl-C reaches the children too, they must
+    not count it twice.
+    """
 
     def __init__(self, count: int, command: Callable[[int], list[str]]) -> None:
         self._count, self._command = count, command
@@ -86,7 +89,6 @@ class Fleet:
         child = await asyncio.create_subprocess_exec(
             *self._command(number),
             stdin=asyncio.subprocess.PIPE,  # its end tells the child that we are gone
-            process_group=0,
         )
         self._children[number] = child
         logger.info("worker process %d has pid %d", number, child.pid)

@@ -19,7 +19,7 @@ from holdfast.work.status import WorkerLifecycle, WorkerState
 __all__ = ["run_loop", "serve_here"]
 
 logger = logging.getLogger("holdfast.worker")
-_PATIENCE = 5.0  # seconds for a database that is about to start
+_PATIENCE = 3.0  # seconds for a database that is about to start
 _LEFT = (
     b"left at once: nothing could be handed back; what this worker held is recovered by others "
     b"when its leases have lapsed\n"
