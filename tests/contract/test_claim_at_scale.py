@@ -158,7 +158,9 @@ async def test_a_lane_is_not_passed_by_for_ever_where_very_many_hold_something(s
     served = {c.lane.type for answer in answers for c in answer.tasks}
     assert len(served) == 200
     assert served & first
-    assert served & last or store.one_writer  # there, a claim sees all lanes: the oldest heads first
+    assert (
+        served & last or store.one_writer
+    )  # there, a claim sees all lanes: the oldest heads first
 
 
 async def test_a_claim_takes_all_that_very_many_lanes_hold(store):
