@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 REQUIREMENTS := requirements.txt requirements-dev.txt requirements-uv.txt
 
-.PHONY: setup demo test test-long check bench bench-store simulate mutants ci lock format clean
+.PHONY: setup demo test test-long check bench bench-store bench-worker bench-peers simulate mutants ci lock format clean
 .DELETE_ON_ERROR:
 
 setup: .venv/installed  # everything that the other targets need
@@ -38,10 +38,21 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: bench-store
+bench: bench-store bench-worker
 
 bench-store: setup
 	$(BIN)/python -m bench.store
+
+bench-worker: setup
+	$(BIN)/python -m bench.worker
+
+bench-peers: setup .venv-peers/installed  # ARGS="--only celery,rq --tasks 5000 -o json"
+	$(BIN)/python -m bench.peers $(ARGS)
+
+.venv-peers/installed: bench/peers/requirements.txt
+	test -x .venv-peers/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-peers
+	$(UV) pip sync --quiet --python .venv-peers/bin/python --require-hashes $<
+	touch $@
 
 simulate: setup
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
@@ -59,6 +70,8 @@ lock: setup
 	$(EXPORT) --all-extras --output-file requirements.txt
 	$(EXPORT) --only-group dev --output-file requirements-dev.txt
 	$(EXPORT) --only-group bootstrap --output-file requirements-uv.txt
+	$(UV) pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--output-file bench/peers/requirements.txt bench/peers/requirements.in
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -59,8 +59,8 @@ def report(ratios: list[Ratio]) -> bool:
     for ratio in ratios:
         bound = f">= {ratio.least}" if ratio.least is not None else f"<= {ratio.most}"
         own, limit = (f"{value:,.0f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
-        if ratio.unit == " ms":
-            own, limit = (f"{value:.2f} ms" for value in (ratio.ours, ratio.reference))
+        if ratio.unit != "/s" or ratio.reference < 10:
+            own, limit = (f"{value:.2f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
         mark = "ok" if ratio.held else "MISSED"
         print(f"{ratio.what:62}{own:>12}{limit:>12}{ratio.ratio:>8.2f}  {bound}  {mark}")
     return all(ratio.held for ratio in ratios)

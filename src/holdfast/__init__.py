@@ -1,7 +1,5 @@
 """Durable tasks for Python: SQLite by default, PostgreSQL for many machines."""
 
-__version__ = "0.1.0.dev0"
-
 from holdfast.app import Holdfast
 from holdfast.client import TaskHandle
 from holdfast.context import Context, current
@@ -17,8 +15,10 @@ from holdfast.errors import (
 )
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.log import install_structured_logging
+from holdfast.processing import Job, ProcessingWorker
 from holdfast.registry import durable
 from holdfast.tasks.retry import RetryPolicy
+from holdfast.version import __version__
 from holdfast.work.status import WorkerLifecycle
 
 __all__ = [
@@ -26,10 +26,12 @@ __all__ = [
     "Holdfast",
     "HoldfastError",
     "InvalidInput",
+    "Job",
     "LeaseLost",
     "MetricsRecorder",
     "NonRetryable",
     "Observer",
+    "ProcessingWorker",
     "RetryPolicy",
     "Snooze",
     "TaskCancelled",
@@ -37,6 +39,7 @@ __all__ = [
     "TaskHandle",
     "UnknownTask",
     "WorkerLifecycle",
+    "__version__",
     "current",
     "durable",
     "install_structured_logging",

@@ -1,7 +1,7 @@
 """Dispatch, await, cancel, retry: what code that is not a worker does with tasks."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -49,8 +49,14 @@ class TaskHandle(Generic[R]):
 class Client:
     """One store, seen by those who bring tasks and look after them."""
 
-    def __init__(self, store: Store, notifier: Notifier) -> None:
-        self.store, self._notifier = store, notifier
+    def __init__(
+        self,
+        store: Store,
+        notifier: Notifier,
+        told: Callable[[Sequence[Draft]], None] | None = None,
+    ) -> None:
+        """`told` hears of what was accepted."""
+        self.store, self._notifier, self._told = store, notifier, told
 
     async def dispatch(self, call: Call[R]) -> TaskHandle[R]:
         (handle,) = await self.dispatch_many([call])
@@ -70,7 +76,9 @@ class Client:
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         ids = await self._accept(drafts, conn)
-        if conn is None:  # the caller's transaction carries its own hints
+        if conn is None:  # the caller's transaction carries its own hints, and may not commit
+            if self._told:
+                self._told([d for d, id in zip(drafts, ids, strict=True) if d.id == id])
             # Also of what is not due yet: whoever rests shall not rest past it.
             self._notifier.tell(Hint("work", queue) for queue in {d.queue for d in drafts})
         return ids

@@ -29,6 +29,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     worker_type: str | None = None
     group_id: str | None = None
     worker_priority: int = 0
+    priority_grace: timedelta | None = None
     concurrency: int | None = None
     queues: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -46,6 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retention: timedelta | None = None
     dead_letter_retention: timedelta | None = None
     stuck_after: timedelta | None = None
+    on_stuck: str = "report"
     origin: dict[str, str] = {}  # which variable each setting came from
 
 
@@ -84,6 +86,12 @@ def _label(name: str, text: str) -> str:
     return check_name(name, text.strip())
 
 
+def _on_stuck(name: str, text: str) -> str:
+    if text.strip() not in ("report", "recover"):
+        raise InvalidInput(f"{name} must be report or recover, got {text!r:.80}")
+    return text.strip()
+
+
 def _text(_: str, text: str) -> str:
     return text.strip()
 
@@ -106,6 +114,7 @@ _READINGS: dict[str, _Reading] = {
     "worker_type": (_label, ("HOLDFAST_WORKER_TYPE", "WORKER_TYPE")),
     "group_id": (_text, ("HOLDFAST_GROUP_ID", "GROUP_ID")),
     "worker_priority": (_whole, ("HOLDFAST_WORKER_PRIORITY",)),
+    "priority_grace": (_span, ("HOLDFAST_PRIORITY_GRACE",)),
     "concurrency": (
         _whole,
         ("HOLDFAST_CONCURRENCY", "WORKER_MAX_JOBS", "MAX_CONCURRENT_JOBS", "CONCURRENCY"),
@@ -129,6 +138,7 @@ _READINGS: dict[str, _Reading] = {
     "retention": (_span, ("HOLDFAST_RETENTION",)),
     "dead_letter_retention": (_span, ("HOLDFAST_DEAD_LETTER_RETENTION",)),
     "stuck_after": (_span, ("HOLDFAST_STUCK_AFTER",)),
+    "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
 }
 _SECRETS = {"store", "redis_url"}
 

@@ -1,13 +1,15 @@
 """What a running function may know of its attempt and ask of it: `current()`."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
 from holdfast.errors import HoldfastError, TaskCancelled
+from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
 
@@ -28,19 +30,46 @@ class Keeper(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
 
+@runtime_checkable
+class Releasing(Protocol):
+    """A keeper on the worker's own event loop, where an attempt can be ended before its time."""
+
+    def release(self, outcome: Outcome) -> Awaitable[None]:
+        """Raises `LeaseLost`."""
+        ...
+
+
 class Context:
     """One attempt, seen from inside its function."""
 
-    __slots__ = ("_keeper", "cancel_requested", "claimed", "max_tries", "worker_id")
+    __slots__ = ("_cancel_requested", "_told", "claimed", "keeper", "max_tries", "worker_id")
 
     def __init__(
         self, claimed: Claimed, keeper: Keeper, *, worker_id: str = "", max_tries: int = 3
     ) -> None:
         self.claimed = claimed
-        self._keeper = keeper
+        self.keeper = keeper
         self.worker_id = worker_id
         self.max_tries = max_tries
-        self.cancel_requested = claimed.cancel_requested
+        self._cancel_requested = claimed.cancel_requested
+        self._told: Callable[[], None] | None = None
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked for this task to be cancelled."""
+        return self._cancel_requested
+
+    @cancel_requested.setter
+    def cancel_requested(self, requested: bool) -> None:
+        self._cancel_requested = requested
+        if requested and self._told:
+            self._told()
+
+    def when_cancelled(self, tell: Callable[[], None] | None) -> None:
+        """Call this once somebody asks; for executors, whose functions see another context."""
+        self._told = tell
+        if tell and self._cancel_requested:
+            tell()
 
     @property
     def task_id(self) -> UUID:
@@ -94,18 +123,43 @@ class Context:
         In a coroutine it is awaited; in a sync function it is written when the call returns.
         """
         data = None if save is None else encode(save)
-        return self._keeper.progress(percent, message, data)
+        return self.keeper.progress(percent, message, data)
 
     async def saved(self, type: Any = Any) -> Any:
         """What the last `progress(save=...)` of any attempt of this task saved, or None."""
-        data = await self._keeper.saved()
+        data = await self.keeper.saved()
         return None if data is None else decode(data, type)
+
+    def saved_sync(self, type: Any = Any) -> Any:
+        """`saved` for sync functions: in a thread or a process of their own."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return _finished(self.saved(type))
+        raise HoldfastError("await current().saved() in a coroutine; saved_sync would block it")
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """PostgreSQL: a connection whose transaction also ends the task. It is committed when the
         function returns, together with its result; rolled back when it raises or lost its lease.
         """
-        return self._keeper.transaction()
+        return self.keeper.transaction()
+
+    async def release(self, outcome: Outcome) -> None:
+        """End the attempt now, in this way. What the function does from here on counts no more.
+        Raises `LeaseLost`."""
+        if not isinstance(self.keeper, Releasing):
+            raise HoldfastError("a lease is released by coroutines; return or raise instead")
+        await self.keeper.release(outcome)
+
+
+def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The value of a coroutine that never has to wait, as all do over a blocking keeper."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise HoldfastError("saved_sync() works in sync functions that run as tasks")
 
 
 running: ContextVar[Context | None] = ContextVar("holdfast_attempt", default=None)

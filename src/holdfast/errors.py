@@ -11,6 +11,7 @@ HoldfastError
 ├── TaskCancelled                      what was awaited, or the task itself, was cancelled
 ├── NonRetryable                       raised by a function: another try cannot mend it
 ├── Snooze                             raised by a function: call me again later
+├── ProcessDied                        the process that ran a function ended under it
 ├── LeaseLost                          the lease moved on; what was to be written was not
 ├── JournalConflict                    another value is already recorded for this step
 └── StoreError
@@ -32,6 +33,7 @@ __all__ = [
     "NonRetryable",
     "NotAStore",
     "PayloadRefused",
+    "ProcessDied",
     "ReadOnly",
     "SchemaMismatch",
     "Snooze",
@@ -121,6 +123,13 @@ class Snooze(HoldfastError):
     def __init__(self, delay: str | float | timedelta) -> None:
         self.delay = delay
         super().__init__(f"snoozed for {delay}")
+
+
+class ProcessDied(HoldfastError):
+    """The process that ran a function crashed, ended itself or was killed: this call only failed.
+
+    With `retry_for`, name it there where such a call shall be tried again.
+    """
 
 
 class LeaseLost(HoldfastError):

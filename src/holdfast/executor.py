@@ -14,7 +14,9 @@ class Executor(Protocol):
     async def run(self, function: Function[..., Any, Any], context: Context) -> bytes:
         """Call the function with its task's arguments; answers its result as JSON.
 
-        Raises what the function raised, or `PayloadRefused` where arguments or result do not fit.
+        Raises what the function raised (as `FunctionRaised` where it comes from another process,
+        or is no plain `Exception`), or `PayloadRefused` where arguments or result do not fit.
+        `CancelledError` comes out only if whoever awaits this was cancelled.
         """
         ...
 

@@ -1,6 +1,6 @@
 """What a worker tells about its work, in batches. Kept by `holdfast.observers` and by users."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.store import Recovered
 from holdfast.tasks.lifecycle import Settlement
-from holdfast.tasks.task import Claimed
+from holdfast.tasks.task import Claimed, Draft
 
-__all__ = ["Ended", "MetricsRecorder", "Observer"]
+__all__ = ["Ended", "MetricsRecorder", "Observer", "Stuck"]
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
@@ -21,8 +21,27 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     seconds: float
 
 
+class Stuck(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that runs for too long; `withdrawn`: its lease was taken away."""
+
+    task: UUID
+    type: str
+    queue: str
+    worker: str
+    seconds: float
+    withdrawn: bool
+
+
 class Observer:
     """Hears everything and does nothing; override what is of interest. Never raise."""
+
+    def for_worker(self, worker: str, facts: Callable[[], Mapping[str, Any]]) -> "Observer":
+        """Who hears of this worker; by default the same for all. `facts` answers, from any
+        thread, what `worker_status_overview` shows of it."""
+        return self
+
+    def enqueued(self, drafts: Sequence[Draft]) -> None:
+        """Tasks were accepted from this process, outside of a caller's transaction."""
 
     def claimed(self, tasks: Sequence[Claimed]) -> None:
         """Tasks were granted to this worker."""
@@ -44,6 +63,9 @@ class Observer:
 
     def lagged(self, seconds: float) -> None:
         """How late the event loop is."""
+
+    def stuck(self, tasks: Sequence[Stuck]) -> None:
+        """Attempts run for far longer than others of their kind; each is told of once."""
 
 
 class MetricsRecorder(Protocol):

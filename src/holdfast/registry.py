@@ -28,6 +28,8 @@ T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its 
 R = TypeVar("R")  # what the task results in
 Isolation = Literal["process"]
 KeyFunction = Callable[..., str]
+MAINS = ("__main__", "__mp_main__")  # a program, and the same program imported by its child
+_LEAST_MEMORY = 64 * 1024 * 1024
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ class Function(Generic[P, T, R]):
     `app.dispatch(function, ...)` makes a task of it."""
 
     def __init__(self, function: Callable[P, T], name: str, traits: Traits, wishes: Wishes) -> None:
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())  # its own attributes could hide ours
         self.function = function
         self.name, self.traits, self.wishes = name, traits, wishes
         self.signature = Signature(function)
@@ -171,7 +173,8 @@ class Function(Generic[P, T, R]):
         if self.traits.idempotency_key_func:
             return check_key("idempotency key", self.traits.idempotency_key_func(*args, **kwargs))
         if self.traits.idempotent:
-            return f"{self.name[:150]}:{sha256(payload).hexdigest()}"
+            digest = sha256(self.name.encode() + b"\0" + payload).hexdigest()
+            return f"{self.name[:150]}:{digest}"
         return None
 
     def _concurrency_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
@@ -206,6 +209,7 @@ class Registry:
         self._below = below
         self._all: dict[tuple[str, str], Function[..., Any, Any]] = {}
         self._as_of = -1
+        self.durable = Durable(self)
 
     def __iter__(self) -> Iterator[Function[..., Any, Any]]:
         return iter(self.all().values())
@@ -219,7 +223,7 @@ class Registry:
 
     def add(self, function: Function[..., Any, Any]) -> None:
         there = self._own.get((function.name, function.version))
-        if there and _path(there) != _path(function):
+        if there and not _same(there, function):
             raise InvalidInput(
                 f"two functions are registered as {function.name!r}: {_origin(there)} and "
                 f"{_origin(function)}; give one of them another name="
@@ -241,14 +245,21 @@ class Registry:
             return short[0]
         raise UnknownType(name, (full for full, _ in known))
 
+
+class Durable:
+    """The decorator. An object, so that it reads the same on a module, a class and an app."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
     @overload
-    def durable(
+    def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Function[P, Coroutine[Any, Any, R], R]: ...
     @overload
-    def durable(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     @overload
-    def durable(
+    def __call__(
         self,
         /,
         *,
@@ -273,12 +284,12 @@ class Registry:
         cpu_limit: float | None = None,
         fenced: bool = False,
     ) -> "_Decorator": ...
-    def durable(self, function: Any = None, /, **options: Any) -> Any:
+    def __call__(self, function: Any = None, /, **options: Any) -> Any:
         """Make a function durable: bare, or with options."""
 
         def decorate(function: Callable[..., Any]) -> Function[..., Any, Any]:
             made = _function(function, **options)
-            self.add(made)
+            self._registry.add(made)
             return made
 
         if function is None:
@@ -314,6 +325,7 @@ def _function(
     timeout: Duration | None = None,
     **traits: Any,
 ) -> Function[..., Any, Any]:
+    _check_callable(function)
     wishes = Wishes(
         queue=check_name("queue", queue),
         tags=check_labels("tag", tags),
@@ -323,19 +335,93 @@ def _function(
         expires=None if expires is None else duration("expires", expires),
     )
     made = Traits(timeout=None if timeout is None else duration("timeout", timeout), **traits)
-    if made.isolation not in (None, "process"):
-        raise InvalidInput(f"isolation is 'process' or nothing, not {made.isolation!r}")
-    _ = made.limit  # a limit that cannot be kept is refused where it is written
+    _check_traits(made)
     return Function(function, check_type(name or _name_of(function)), made, wishes)
+
+
+def _check_callable(function: Any) -> None:
+    """What could not be called by a worker from its name and JSON is refused where it stands."""
+    match function:
+        case Function():
+            raise InvalidInput(f"{function.name!r} is durable already; decorate it once")
+        case staticmethod():
+            function = function.__func__
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise InvalidInput(
+            f"{function!r:.80} is no function with a name of its own; write one with def"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput(
+            f"{function.__qualname__} is a generator, and a task has one result; return a list"
+        )
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if inspect.ismethod(function) or (
+        owner and not owner.endswith("<locals>") and first in ("self", "cls")
+    ):
+        raise InvalidInput(
+            f"{function.__qualname__} is a method, and a task cannot carry its object; make it a "
+            "function or a staticmethod that is given what it needs"
+        )
+
+
+def _check_traits(traits: Traits) -> None:
+    if traits.isolation not in (None, "process"):
+        raise InvalidInput(f"isolation is 'process' or nothing, not {traits.isolation!r}")
+    if traits.version:
+        check_name("version", traits.version)
+    if traits.timeout == timedelta(0):
+        raise InvalidInput("timeout must be longer than nothing; leave it out for none")
+    if not isinstance(traits.retry_policy, RetryPolicy | None):
+        raise InvalidInput(f"retry_policy must be a RetryPolicy, got {traits.retry_policy!r:.80}")
+    if traits.max_concurrent_total is not None and traits.concurrency_key is None:
+        raise InvalidInput(
+            "max_concurrent_total goes with a concurrency_key; without one use max_concurrent"
+        )
+    _check_process_limits(traits)
+    _ = traits.limit  # a limit that cannot be kept is refused where it is written
+
+
+def _check_process_limits(traits: Traits) -> None:
+    memory, cpu = traits.memory_limit, traits.cpu_limit
+    if memory is None and cpu is None:
+        return
+    if traits.isolation != "process":
+        raise InvalidInput("memory_limit and cpu_limit can be kept only with isolation='process'")
+    if memory is not None and (type(memory) is not int or memory < _LEAST_MEMORY):
+        raise InvalidInput(
+            "memory_limit is in bytes, the interpreter's own included: at least "
+            f"{_LEAST_MEMORY:,}, not {memory!r:.80}"
+        )
+    if cpu is not None and not (
+        isinstance(cpu, int | float) and not isinstance(cpu, bool) and 0 < cpu < 1e9
+    ):
+        raise InvalidInput(f"cpu_limit is in seconds, more than none, not {cpu!r:.80}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
     module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
+    if module in MAINS:
+        main = sys.modules[module]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else Path(file).stem if file else "__main__"
+        if spec is not None and spec.name not in MAINS:
+            module = spec.name
+        else:  # what comes from a prompt or a pipe has no file, or one named <stdin>
+            module = Path(file).stem if file and not file.startswith("<") else "__main__"
     return f"{module}:{function.__qualname__}"
+
+
+def _same(one: Function[..., Any, Any], other: Function[..., Any, Any]) -> bool:
+    """Also where a file is both the program that runs and a module that somebody imports."""
+    if _path(one) == _path(other):
+        return True
+    same_file = _file(one) is not None and _file(one) == _file(other)
+    return same_file and one.function.__qualname__ == other.function.__qualname__
+
+
+def _file(function: Function[..., Any, Any]) -> Path | None:
+    code = getattr(function.function, "__code__", None)
+    return Path(code.co_filename).resolve() if code else None
 
 
 def _path(function: Function[..., Any, Any]) -> str:

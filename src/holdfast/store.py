@@ -26,6 +26,7 @@ __all__ = [
     "Ending",
     "Event",
     "Flows",
+    "Gate",
     "Journal",
     "Lanes",
     "LeaseView",
@@ -37,6 +38,7 @@ __all__ = [
     "Recovered",
     "Renewed",
     "Signal",
+    "Standing",
     "Steering",
     "Step",
     "Store",
@@ -201,6 +203,48 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     lease_timeout: datetime
     seconds_left: float
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that a task passes, and how much of it is taken.
+
+    `running`: None where nothing limits it. `running_of_key`: those with the task's concurrency
+    key that were let in: they run, or wait for a worker and nothing else.
+    `rate_opens`: seconds until the rate lets the next one start; None: at once, or no rate.
+    """
+
+    kind: Literal["type", "queue"]
+    name: str
+    max_running: int | None
+    running: int | None
+    max_per_key: int | None
+    running_of_key: int | None
+    rate_opens: float | None
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task stands, and what holds it back.
+
+    `due`: seconds until its time comes; None: it has come, or nothing but a wake is waited for.
+    `ahead`: how many come before it in its lane (blocked: of its key), at most 1,000; None where
+    it does not stand in line.
+    `occupied_by`: up to 10 running tasks that fill a limit which it passes, longest first.
+    `lease_left`: seconds; negative when the lease has lapsed.
+    """
+
+    task: UUID
+    place: Literal["ready", "later", "blocked", "lease", "outcome", "waiting"]
+    lane: Lane
+    due: float | None
+    queue_paused: bool
+    concurrency_key: str | None
+    gates: tuple[Gate, ...]
+    ahead: int | None
+    occupied_by: tuple[UUID, ...]
+    cancel_requested: bool
+    reason: str | None
+    holder: str | None
+    lease_left: float | None
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,6 +426,11 @@ class Upkeep(Protocol):
         """Take back lapsed leases: to the queue again, or to the dead letters."""
         ...
 
+    async def revoke(self, task: UUID, fence: int) -> bool:
+        """Withdraw the lease of this attempt, whoever renews it: its holder can write no more, and
+        `recover` takes it back at once. False: the attempt has ended."""
+        ...
+
     async def expire(self, batch: int = 500) -> int:
         """End what was not started in time."""
         ...
@@ -449,6 +498,10 @@ class Views(Protocol):
 
     async def get(self, task: UUID) -> Task: ...
 
+    async def standing(self, task: UUID) -> Standing:
+        """Where a task stands and what holds it back. Raises `UnknownTask`."""
+        ...
+
     async def attempts(self, task: UUID) -> list[Attempt]: ...
 
     async def ending(self, task: UUID) -> Ending | None:
@@ -465,7 +518,11 @@ class Views(Protocol):
 
     async def queue_loads(self) -> list[QueueLoad]: ...
 
-    async def leases(self, *, lapsed: bool = False, limit: int = 500) -> list[LeaseView]: ...
+    async def leases(
+        self, *, lapsed: bool = False, older_than: timedelta | None = None, limit: int = 500
+    ) -> list[LeaseView]:
+        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer."""
+        ...
 
     async def workers(self) -> list[WorkerRecord]: ...
 
@@ -473,7 +530,13 @@ class Views(Protocol):
 
 
 class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
-    """All of it, over one database."""
+    """All of it, over one database.
+
+    `one_writer`: while a transaction is open, nobody else can write.
+    """
+
+    @property
+    def one_writer(self) -> bool: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A connection inside a transaction, for rows of yours and, by `conn=`, what the store

@@ -26,7 +26,7 @@ async def add(a: int, b: int = 0) -> int:
 async def hold(name: str) -> str:
     """Runs until somebody lets go: a file says that it began, another one that it may end."""
     begin(name)
-    while not may_end(name):  # noqa: ASYNC110 (another process says so)
+    while not may_end(name):
         await asyncio.sleep(0.01)
     return name
 

@@ -106,3 +106,12 @@ def dump(keeper: Keeper, store: SqlStore) -> Callable[[], Awaitable[Dump]]:
 def peek(keeper: Keeper, store: SqlStore) -> Callable[[str], Awaitable[list[tuple[Any, ...]]]]:
     """Any SQL on the store's database."""
     return keeper.peek
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bill(keeper: Keeper, store: SqlStore) -> AsyncIterator[str]:
+    """A table of the caller's own, by its full name."""
+    name = f"{keeper.schema}.bill" if isinstance(keeper, PostgresKeeper) else "bill"
+    await keeper.peek(f"create table {name} (id integer)")
+    yield name
+    await keeper.peek(f"drop table {name}")

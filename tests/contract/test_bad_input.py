@@ -68,7 +68,7 @@ async def test_a_task_that_cannot_be_is_refused_at_the_door(store, dump, fields,
 @pytest.mark.parametrize(
     "value",
     [float("nan"), float("inf"), [1, {"a": -float("inf")}], "half \ud800", object(), {1, object()}],
-    ids=repr,
+    ids=["nan", "infinity", "deep infinity", "surrogate", "object", "set of objects"],
 )
 async def test_values_that_are_no_json_are_refused(value):
     with pytest.raises(PayloadRefused):

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.errors import UnknownTask
 from holdfast.store import TaskFilter
+from holdfast.tasks.lane import Lane
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
@@ -56,6 +57,21 @@ async def test_a_task_of_an_unknown_lane_is_taken_with_the_next_claim(store, enq
     await ask(store)  # any worker's claim, whatever it serves
     assert ids_of(await claim(store)) == [id]
     assert (await store.get(id)).tags == ("a", "b")
+
+
+async def test_a_task_of_an_unknown_lane_stands_among_those_put_off(store, enqueue):
+    await store.limit("queue", "vip", Limit(max_running=3))
+    await store.pause("vip")
+    id = await enqueue(
+        "'job:new', queue => 'vip', version => '2', tags => array['b', 'a'], "
+        "requires => array['gpu'], tenant => 'acme'"
+    )
+    found = await store.standing(id)
+    assert found.lane == Lane(
+        queue="vip", type="job:new", version="2", tags=("a", "b"), requires=("gpu",), tenant="acme"
+    )
+    assert (found.place, found.due, found.queue_paused) == ("later", None, True)
+    assert [(gate.kind, gate.running) for gate in found.gates] == [("queue", 0)]
 
 
 async def test_a_task_of_an_unknown_lane_is_promoted_by_the_sweep(store, enqueue):

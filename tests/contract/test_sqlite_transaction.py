@@ -57,3 +57,8 @@ async def test_a_transaction_that_has_ended_takes_nothing_more(store, keeper):
     with pytest.raises(StoreError, match="begin a new one"):
         await store.enqueue([draft()], conn=conn)
     assert len(await claim(store)) == 1
+
+
+async def test_on_sqlite_nothing_can_be_written_without_await(store, keeper):
+    with pytest.raises(InvalidInput, match=r"store\.transaction\(\)"):
+        (await store.prepare([draft()])).write(object())

@@ -18,6 +18,7 @@ from tests.notifiers.keepers import (
     PostgresKeeper,
     RedisKeeper,
 )
+from tests.servers import GivenPostgres, Postgres, fresh_database
 
 Open = Callable[..., Awaitable[tuple[Notifier, Ears]]]
 
@@ -29,6 +30,13 @@ def short_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="session")
+def database(postgres_current: Postgres | GivenPostgres) -> Iterator[str]:
+    """One is enough: each test has schemas of its own."""
+    with fresh_database(postgres_current) as url:
+        yield url
+
+
 @pytest.fixture
 def keeper(request: pytest.FixtureRequest) -> Keeper | LocalKeeper | DatagramKeeper:
     name = uuid4().hex
@@ -36,8 +44,7 @@ def keeper(request: pytest.FixtureRequest) -> Keeper | LocalKeeper | DatagramKee
         case "local":
             return LocalKeeper(name)
         case "postgres":
-            server = request.getfixturevalue("postgres_current")
-            return PostgresKeeper(request.getfixturevalue("fresh_database")(server))
+            return PostgresKeeper(request.getfixturevalue("database"), name)
         case "redis":
             return RedisKeeper(request.getfixturevalue("valkey"), name)
         case "datagram":

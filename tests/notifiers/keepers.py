@@ -41,7 +41,7 @@ class Ears:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(WITHIN):
-        while not condition():  # noqa: ASYNC110 - nobody says when
+        while not condition():
             await asyncio.sleep(0.005)
 
 
@@ -77,22 +77,23 @@ class LocalKeeper:
 
 
 class PostgresKeeper:
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, name: str) -> None:
+        self._url = url
+        self._name = name
         self.port = urlsplit(url).port or 5432
 
     def notifier(
         self, place: str = "here", *, check_every: float = 20.0, port: int | None = None
     ) -> Notifier:
-        url = _through(self.url, port)
-        return PostgresNotifier(url, schema=place, check_every=check_every)
+        url = _through(self._url, port)
+        return PostgresNotifier(url, schema=f"{self._name}_{place}", check_every=check_every)
 
     def lonely(self) -> Notifier:
         return PostgresNotifier(f"postgresql://me:{SECRET}@127.0.0.1:{free_port()}/db")
 
     async def shout(self, message: bytes) -> None:
         text = message.decode("latin-1").replace("\0", "").replace("'", "''")
-        self._ask(f"select pg_notify('{channel_of('here')}', '{text}')")
+        self._ask(f"select pg_notify('{channel_of(f'{self._name}_here')}', '{text}')")
 
     async def break_ears(self) -> None:
         self._terminate("ilike 'listen%' or query = 'select 1'")
@@ -109,7 +110,7 @@ class PostgresKeeper:
         assert all(row == (True,) for row in gone)
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
-        return ask(self.url, sql)
+        return ask(self._url, sql)
 
 
 class RedisKeeper:

@@ -15,7 +15,7 @@ from holdfast.notifier import EVERYTHING, Hint
 from holdfast.notifiers import postgres, redis
 from holdfast.notifiers.gathered import CAP
 from tests.notifiers.conftest import listeners
-from tests.notifiers.keepers import SECRET, Ears, Keeper, until
+from tests.notifiers.keepers import SECRET, DatagramKeeper, Ears, Keeper, until
 from tests.notifiers.wire import Wire
 
 everyone = pytest.mark.parametrize(
@@ -27,6 +27,13 @@ with_a_server = pytest.mark.parametrize("keeper", ["postgres", "redis"], indirec
 WORK = Hint("work", "mail")
 STOP = Hint("cancel", "0192f0c1-2345-7000-8000-000000000001")
 LAST = Hint("work", "last")
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Does not wait long for an answer."""
+    monkeypatch.setattr(postgres, "_PATIENCE", 0.3)
+    monkeypatch.setattr(redis, "_PATIENCE", 0.3)
 
 
 @everyone
@@ -97,6 +104,16 @@ async def test_more_than_can_be_named_are_everything(open):
     assert at_bob.heard == [EVERYTHING]
 
 
+@everyone
+async def test_everything_stands_for_all_others(open):
+    (alice, _), (_, at_bob) = await open(), await open()
+    alice.tell([WORK, EVERYTHING, STOP])
+    await at_bob.hear(EVERYTHING)
+    alice.tell([LAST])
+    await at_bob.hear(LAST)
+    assert at_bob.heard == [EVERYTHING, LAST]
+
+
 @with_a_carrier
 @pytest.mark.parametrize("name", ["long" * 20_000, "two\nlines", "nul\0", "half\ud800"])
 async def test_what_cannot_be_carried_is_everything(open, name):
@@ -145,7 +162,8 @@ async def test_a_listener_that_fails_hears_the_next_hint(keeper: Keeper, caplog)
 @with_a_carrier
 async def test_who_was_cut_off_says_everything_and_hears_again(keeper: Keeper, open, caplog):
     caplog.set_level(logging.INFO, "holdfast.notifiers")
-    _, at_alice = await open(check_every=0.05)
+    soon = 0.05 if isinstance(keeper, DatagramKeeper) else 20.0  # servers hang up audibly
+    _, at_alice = await open(check_every=soon)
     await keeper.break_ears()
     await at_alice.hear(EVERYTHING)
     bob, _ = await open()
@@ -163,6 +181,19 @@ async def test_a_hint_told_over_a_broken_connection_is_sent_again(keeper: Keeper
     await keeper.break_mouths()
     alice.tell([LAST])
     await at_bob.hear(LAST)
+
+
+@with_a_server
+async def test_a_hint_told_over_a_connection_that_hangs_is_sent_again(keeper: Any, hasty, open):
+    _, ears = await open()
+    async with Wire(keeper.port) as wire:
+        bob = keeper.notifier(port=wire.port)
+        bob.tell([WORK])
+        await ears.hear(WORK)
+        wire.freeze()
+        bob.tell([LAST])
+        await ears.hear(LAST)
+        await bob.close()
 
 
 @with_a_carrier
@@ -243,9 +274,7 @@ def test_it_works_on_uvloop(keeper: Any):
 
 
 @with_a_server
-async def test_a_connection_that_hangs_is_noticed(keeper: Any, monkeypatch):
-    monkeypatch.setattr(postgres, "_PATIENCE", 0.3)
-    monkeypatch.setattr(redis, "_PATIENCE", 0.3)
+async def test_a_connection_that_hangs_is_noticed(keeper: Any, hasty):
     async with Wire(keeper.port) as wire:
         alice, bob, ears = (
             keeper.notifier(port=wire.port, check_every=0.1),
@@ -259,6 +288,18 @@ async def test_a_connection_that_hangs_is_noticed(keeper: Any, monkeypatch):
         await ears.hear(WORK)
         await alice.close()
         await bob.close()
+
+
+@with_a_server
+async def test_a_connection_that_is_only_quiet_is_left_alone(keeper: Any, hasty):
+    async with Wire(keeper.port) as wire:
+        alice, ears = keeper.notifier(port=wire.port, check_every=0.01), Ears()
+        await alice.listen(ears)
+        passed = wire.passed
+        await until(lambda: wire.passed > passed + 20)
+        assert wire.connections == 1
+        assert ears.heard == []
+        await alice.close()
 
 
 def _held() -> tuple[int, int, int]:

@@ -135,6 +135,8 @@ async def test_who_was_too_busy_to_hear_is_told_everything(alice):
         if alice._full:
             break
     assert alice._full
+    reminder = alice._reminder
+    await until(lambda: alice._reminder is not reminder)  # it was in vain
 
     def read() -> bool:
         while True:
@@ -147,14 +149,16 @@ async def test_who_was_too_busy_to_hear_is_told_everything(alice):
     slow.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere datagrams are small")
 async def test_one_who_does_not_read_does_not_keep_others_from_hearing(alice):
     with _deaf(alice):
+        while not alice._full:
+            alice.tell([Hint("work", "x" * 50_000)])
+            await asyncio.sleep(0)
         ears = Ears()
         await alice.listen(ears)
-        for i in range(600):
-            alice.tell([Hint("work", f"{i}-{'x' * 1000}")])
-            await ears.hear(Hint("work", f"{i}-{'x' * 1000}"))
-        assert len(ears.heard) == 600
+        alice.tell([WORK])
+        await ears.hear(WORK)
 
 
 async def test_without_unix_datagrams_it_says_so_once(path, monkeypatch, caplog):

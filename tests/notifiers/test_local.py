@@ -33,3 +33,23 @@ async def test_a_place_is_forgotten_with_its_last_listener():
     await alice.listen(Ears())
     await alice.close()
     assert "short" not in local._places
+
+
+async def test_many_tells_are_one_call_of_the_loop():
+    alice, ears = LocalNotifier("calls"), Ears()
+    await alice.listen(ears)
+    loop = asyncio.get_running_loop()
+    before = len(loop._ready)  # type: ignore[attr-defined]
+    for i in range(100):
+        alice.tell([Hint("work", f"name{i}")])
+    assert len(loop._ready) == before + 1  # type: ignore[attr-defined]
+    await alice.close()
+
+
+async def test_after_close_nothing_is_heard_that_was_told_before():
+    alice, ears = LocalNotifier("late"), Ears()
+    await alice.listen(ears)
+    alice.tell([WORK])
+    await alice.close()
+    await asyncio.sleep(0)
+    assert ears.heard == []

@@ -7,6 +7,8 @@ from typing import Self
 class Wire:
     def __init__(self, server: int) -> None:
         self._to = server
+        self.passed = 0
+        self.connections = 0
         self._alive: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -29,14 +31,15 @@ class Wire:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back, forth = await asyncio.open_connection("127.0.0.1", self._to)
+        self.connections += 1
         self._writers += [writer, forth]
         self._alive |= {
-            asyncio.create_task(_pump(reader, forth)),
-            asyncio.create_task(_pump(back, writer)),
+            asyncio.create_task(self._pump(reader, forth)),
+            asyncio.create_task(self._pump(back, writer)),
         }
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-    writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            self.passed += 1
+            writer.write(data)
+        writer.close()

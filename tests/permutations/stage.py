@@ -20,7 +20,7 @@ from holdfast.stores.postgres.driver import PostgresDriver
 from holdfast.stores.sql import SqlStore
 
 PATIENCE = 10.0
-ONE_STEP = {"intern_lane", "lapsed", "refuse", "settled"}
+ONE_STEP = {"intern_lanes", "lapsed", "refuse", "settled"}
 _BLOCKED = "select cardinality(pg_blocking_pids($1)) > 0"
 
 Move = Callable[[SqlStore], Awaitable[Any]]

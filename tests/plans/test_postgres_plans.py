@@ -163,3 +163,18 @@ async def test_a_task_is_got_by_its_key(bench: Bench) -> None:
     assert scans(looks) == []
     assert indexes(looks, "task") == {"task_pkey"}
     assert indexes(looks, "outcome") == {"outcome_pkey"}
+
+
+async def test_where_a_task_stands_is_found_by_its_key_and_along_its_lane(bench: Bench) -> None:
+    (lease,) = await bench.claim(1)
+    (waiting,) = (
+        await bench.store.list_tasks(TaskFilter(status=TaskStatus.PENDING), limit=1)
+    ).tasks
+    bench.driver.take()
+    for task, place in ((lease.task, "lease"), (waiting.id, "ready")):
+        assert (await bench.store.standing(task)).place == place
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "task") == {"task_pkey"}
+    assert indexes(looks, "outcome") == {"outcome_pkey"}
+    assert indexes(looks, "ready") == {"ready_order"}

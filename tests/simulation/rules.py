@@ -5,9 +5,10 @@ from tests.simulation.ledger import Ledger, Rules, Step
 from tests.simulation.moves import entered, must_end
 
 
-def intern_lane(ledger: Ledger, step: Step) -> None:
+def intern_lanes(ledger: Ledger, step: Step) -> None:
     asked = step.asked
-    ledger.lanes[step.answer[0][0]] = (asked["queue"], asked["type"], asked["tenant"])
+    lanes = zip(asked["queues"], asked["types"], asked["tenants"], strict=True)
+    ledger.lanes |= zip(step.answer[0][0], lanes, strict=True)
 
 
 def promote(ledger: Ledger, step: Step) -> None:
@@ -75,7 +76,7 @@ def cut(ledger: Ledger, step: Step) -> None:
 
 
 RULES: Rules = {
-    "intern_lane": intern_lane,
+    "intern_lanes": intern_lanes,
     "accept": work_rules.accept,
     "claim": work_rules.claim,
     "renew": work_rules.renew,

@@ -39,6 +39,7 @@ def test_what_workers_ask_is_no_page_and_pages_do_not_write():
     pages = {name for name, verb in VERBS.items() if verb.page}
     assert pages.isdisjoint({"lapsed", "settled", "cancel_requested", "claimed", "lanes", "result"})
     assert {"queue_loads", "list_tasks", "events", "leases", "dead_letter_groups"} <= pages
+    assert {"standing", "standing_gates"} <= pages
     assert not any(VERBS[name].writes for name in pages)
 
 

@@ -1,5 +1,6 @@
 """The views for people with a SQL prompt, where SQLite's own ways could show."""
 
+from holdfast.store import WorkerRecord
 from tests.contract.acts import FAILED, claim, claim_one, finish, put, put_one, retry
 from tests.sqlite.acts import peek
 
@@ -10,10 +11,8 @@ async def _jobs(driver, *columns):
 
 
 async def test_a_worker_without_slots_divides_by_nothing(store, driver):
-    await peek(
-        driver,
-        "insert into worker values (1, 'w', 'h', 1, '', '[]', '[]', '[]', 0, 0, 'ready', 1, 1)",
-    )
+    await store.register(WorkerRecord(id=1, name="w"))
+    await peek(driver, "update worker set slots = 0")
     assert await peek(driver, "select utilization from worker_utilization") == [(0.0,)]
     await put(store, 2)
     await claim(store, 2, worker=1)

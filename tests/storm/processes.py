@@ -14,7 +14,12 @@ from holdfast.stores.sql import SqlStore
 # from a server process that has nothing open and has already imported what they need.
 SPAWN = multiprocessing.get_context("forkserver")
 SPAWN.set_forkserver_preload(
-    ["holdfast.stores.postgres.driver", "holdfast.stores.sqlite.driver", "tests.storm.ledger"]
+    [
+        "holdfast.stores.postgres.driver",
+        "holdfast.stores.sqlite.driver",
+        "tests.storm.hand",
+        "tests.storm.ledger",
+    ]
 )
 
 

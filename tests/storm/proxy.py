@@ -23,12 +23,15 @@ class Proxy:
         self.fired = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
+        self.passing = asyncio.Event()
+        self.passing.set()
 
     async def __aenter__(self) -> "Proxy":
         self._server = await asyncio.start_server(self._link, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.passing.set()
         self._server.close()
         for end in self._ends:
             end.close()
@@ -46,10 +49,21 @@ class Proxy:
         self._text, self._cut = text, cut
         self.fired.clear()
 
+    def fall_silent(self) -> None:
+        """A partition: nothing arrives any more, and nobody is told."""
+        self.passing.clear()
+
+    def speak_again(self) -> None:
+        """The network is back; the connections that hung in it are dead."""
+        for end in self._ends:
+            end.close()
+        self.passing.set()
+
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._links.add(task)
+        await self.passing.wait()
         up_reader, up_writer = await asyncio.open_connection(
             self._behind.hostname, self._behind.port or 5432
         )
@@ -99,6 +113,7 @@ class _Link:
                 if self._cut == "before":
                     self._proxy.fired.set()
                     return
+            await self._proxy.passing.wait()
             writer.write(message)
             if kind == b"S" and self._cut == "during":
                 await writer.drain()
@@ -108,6 +123,7 @@ class _Link:
     async def downwards(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Server to client."""
         while (message := await _message(reader)) is not None:
+            await self._proxy.passing.wait()
             if self._cut is None:
                 writer.write(message)
             elif message[:1] == b"Z":  # ready for the next query: what ran is committed

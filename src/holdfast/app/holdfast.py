@@ -13,14 +13,16 @@ from holdfast import config
 from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
 from holdfast.app.home import Home
 from holdfast.app.portal import Portal
-from holdfast.app.serving import Served, serve
+from holdfast.app.releasing import ending
 from holdfast.client import Client, TaskHandle, task_id
 from holdfast.clock import Clock, SystemClock
-from holdfast.context import current
+from holdfast.context import entered
 from holdfast.errors import InvalidInput, LeaseLost
+from holdfast.explain import Reason, explain
 from holdfast.observer import MetricsRecorder, Observer
+from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
-from holdfast.registry import Call, Function, Registry, functions
+from holdfast.registry import Call, Durable, Function, Registry, durable, functions
 from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
@@ -46,7 +48,7 @@ class Holdfast:
 
     backends = Backends
     notifications = Notifications
-    durable = functions.durable
+    durable: Durable = durable
 
     def __init__(
         self,
@@ -65,22 +67,26 @@ class Holdfast:
             raise InvalidInput("give the store as a URL or as a backend, not both")
         self.config = config.read(os.environ)
         self.functions = Registry(below=functions)
-        self.durable = self.functions.durable  # type: ignore[method-assign]
+        self.durable = self.functions.durable
         url = store or (backend and backend.url) or self._from_environment()
         redis = notification_backend
         if redis is None and self.config.redis_url:
             redis = RedisBackend(self.config.redis_url)
+        self.observers: tuple[Observer, ...] = tuple(observers)
+        if metrics is not None:
+            self.observers += (Recording(metrics),)
         self.home = Home(
-            url, redis=redis, clock=clock or SystemClock(), auto_migrate=self.config.auto_migrate
+            url,
+            redis=redis,
+            clock=clock or SystemClock(),
+            auto_migrate=self.config.auto_migrate,
+            told=Many(self.observers).enqueued if self.observers else None,
         )
         self.polling = (
             poll_min_interval or self.config.poll_min,
             poll_max_interval or self.config.poll_max,
             poll_backoff_factor or self.config.poll_backoff_factor,
         )
-        self.observers: tuple[Observer, ...] = tuple(observers)
-        if metrics is not None:
-            self.observers += (Recording(metrics),)
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
 
@@ -159,6 +165,11 @@ class Holdfast:
     async def state_of(self, task: AnyTask) -> Task:
         return await (await self._client()).state_of(task)
 
+    async def explain(self, task: AnyTask) -> list[Reason]:
+        """Why it is not running, most important first, and what to do."""
+        store = (await self._client()).store
+        return explain(await store.standing(task_id(task)), await store.workers())
+
     async def cancel(self, task: AnyTask) -> Cancelling:
         return await (await self._client()).cancel(task)
 
@@ -235,10 +246,20 @@ class Holdfast:
         self, task: AnyTask, percent: float, message: str | None = None
     ) -> None:
         """For the running attempt itself: whoever is not it cannot report."""
-        context = current()
-        if context.task_id != task_id(task):
+        context = entered()
+        if context is None or context.task_id != task_id(task):
             raise LeaseLost("progress", task_id(task))
         await context.progress(percent, message)
+
+    async def release_lease(
+        self, task: AnyTask, worker_id: str, status: str, error: str | None = None
+    ) -> None:
+        """For the running attempt itself: end it now, as `done`, `failed` or `retry`. Raises
+        `LeaseLost` where it is not this attempt's lease, or not any more."""
+        context = entered()
+        if context is None or (context.task_id, context.worker_id) != (task_id(task), worker_id):
+            raise LeaseLost("release", task_id(task))
+        await context.release(ending(status, error))
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 
@@ -266,9 +287,14 @@ class Holdfast:
         dead_letter_retention: Duration | None = None,
         drain_timeout: Duration | None = None,
         worker_priority: int | None = None,
+        priority_grace: Duration | None = None,
+        stuck_after: Duration | None = None,
+        on_stuck: str | None = None,
         lifecycle: WorkerLifecycle | None = None,
     ) -> None:
         """Work, until asked to drain (`request_worker_drain`) or cancelled."""
+        from holdfast.app.serving import Served, serve  # which those who only dispatch never need
+
         wanted = Served(
             worker_id=worker_id or (lifecycle.name if lifecycle else None),
             queues=queues,
@@ -287,6 +313,9 @@ class Holdfast:
             dead_letter_retention=dead_letter_retention,
             drain_timeout=drain_timeout,
             worker_priority=worker_priority,
+            priority_grace=priority_grace,
+            stuck_after=stuck_after,
+            on_stuck=on_stuck,
         )
         await serve(self, wanted, lifecycle)
 

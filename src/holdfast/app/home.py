@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ from holdfast.client import Client
 from holdfast.clock import Clock
 from holdfast.notifier import Notifier
 from holdfast.store import Store
+from holdfast.tasks.task import Draft
 
 __all__ = ["Home"]
 
@@ -25,10 +26,16 @@ class Home:
     threads answer to all."""
 
     def __init__(
-        self, url: str, *, redis: RedisBackend | None, clock: Clock, auto_migrate: bool
+        self,
+        url: str,
+        *,
+        redis: RedisBackend | None,
+        clock: Clock,
+        auto_migrate: bool,
+        told: Callable[[Sequence[Draft]], None] | None = None,
     ) -> None:
         self.url, self.redis, self.clock = url, redis, clock
-        self._auto_migrate = auto_migrate
+        self._auto_migrate, self._told = auto_migrate, told
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
             WeakKeyDictionary()
         )
@@ -61,7 +68,7 @@ class Home:
         store = self._shared if self.is_sqlite and self._shared else await self._store()
         if self.is_sqlite:
             self._shared = store
-        return Client(store, self.notifier())
+        return Client(store, self.notifier(), self._told)
 
     async def _store(self, connections: int = 8, migrate: bool | None = None) -> Store:
         from holdfast.stores.opening import open_store

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast import __version__
-from holdfast.executor import Executor
-from holdfast.executors.coroutine import CoroutineExecutor
-from holdfast.executors.thread import ThreadExecutor
+from holdfast.app.executors import Executors
+from holdfast.executors.places import check_not_importing
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
-from holdfast.registry import Function, Registry
+from holdfast.registry import Registry
 from holdfast.store import Store, WorkerRecord
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.names import check_labels
-from holdfast.tasks.task import Claimed
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
+from holdfast.upkeep.stuck import check_on_stuck
+from holdfast.version import __version__
 from holdfast.work.pace import Polling
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.worker import Settings, Worker
@@ -60,34 +59,29 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: Duration | None = None
     drain_timeout: Duration | None = None
     worker_priority: int | None = None
-
-
-class Executors:
-    """One of each kind, and which of them a task needs."""
-
-    def __init__(self) -> None:
-        self._coroutine, self._thread = CoroutineExecutor(), ThreadExecutor()
-
-    def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor:
-        return self._coroutine if function.is_async else self._thread
-
-    async def close(self) -> None:
-        await self._thread.close()
+    priority_grace: Duration | None = None
+    stuck_after: Duration | None = None
+    on_stuck: str | None = None
+    functions: Any = None  # a registry of its own: it serves nothing else
 
 
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
+    check_not_importing()
     settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     lifecycle = lifecycle or WorkerLifecycle(name)
     lifecycle.name = lifecycle.name or name
     app.follow(lifecycle)
     who = _filters(app, wanted)
-    record = _record(name, wanted, settings, who, app)
-    observer = Many([LogObserver(name), *app.observers])
-    executors = Executors()
+    functions: Registry = app.functions if wanted.functions is None else wanted.functions
+    record = _record(name, wanted, settings, who, app, functions)
+    told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
+    observer = Many([LogObserver(name), *told])
+    executors = Executors(freed=lambda: worker.freed())
+    executors.check(functions)
     try:
         client = await app.home.client()
-        await _declare(client.store, app.functions)
+        await _declare(client.store, functions)
         worker = Worker(
             store=client.store,
             opening=app.home.apart,
@@ -96,13 +90,14 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             clock=app.home.clock,
             record=record,
             settings=settings,
-            functions=app.functions.all,
-            executors=executors.choose,
-            serving=lambda: _serving(who, app.functions),
+            functions=functions.all,
+            executors=executors,
+            serving=_Who(who, functions).now,
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
-        duties = chores(client.store, observer, upkeeping, worker.look_now)
+        heard = Many([observer, worker.vitals])
+        duties = chores(client.store, heard, upkeeping, worker.work_came)
         keeping = asyncio.create_task(keep(duties))
         try:
             await worker.run()
@@ -141,6 +136,8 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
         drain_timeout=_span("drain_timeout", wanted.drain_timeout, config.drain_timeout)
         or timedelta(seconds=30),
         default_tries=app.default_tries,
+        grace=_span("priority_grace", wanted.priority_grace, config.priority_grace)
+        or timedelta(milliseconds=50),
     )
 
 
@@ -160,6 +157,8 @@ def _upkeeping(app: "Holdfast", wanted: Served) -> Upkeeping:
             "dead_letter_retention", wanted.dead_letter_retention, config.dead_letter_retention
         ),
         default_tries=app.default_tries,
+        stuck_after=_span("stuck_after", wanted.stuck_after, config.stuck_after),
+        on_stuck=check_on_stuck(wanted.on_stuck or config.on_stuck),
     )
 
 
@@ -173,12 +172,28 @@ def _filters(app: "Holdfast", wanted: Served) -> Serving:
     )
 
 
-def _serving(who: Serving, functions: Registry) -> Serving:
-    return msgspec.structs.replace(who, types=frozenset(functions.all()))
+class _Who:
+    """The filters with all functions that are known by now."""
+
+    def __init__(self, who: Serving, functions: Registry) -> None:
+        self._serving, self._functions = who, functions
+        self._of: Any = None
+
+    def now(self) -> Serving:
+        known = self._functions.all()
+        if known is not self._of:
+            self._of = known
+            self._serving = msgspec.structs.replace(self._serving, types=frozenset(known))
+        return self._serving
 
 
 def _record(
-    name: str, wanted: Served, settings: Settings, who: Serving, app: "Holdfast"
+    name: str,
+    wanted: Served,
+    settings: Settings,
+    who: Serving,
+    app: "Holdfast",
+    functions: Registry,
 ) -> WorkerRecord:
     priority = wanted.worker_priority
     return WorkerRecord(
@@ -192,9 +207,7 @@ def _record(
         capabilities=tuple(sorted(who.capabilities)),
         slots=settings.slots,
         types=tuple(
-            sorted(
-                f"{type}@{version}" if version else type for type, version in app.functions.all()
-            )
+            sorted(f"{type}@{version}" if version else type for type, version in functions.all())
         ),
         priority=app.config.worker_priority if priority is None else priority,
         status="starting",

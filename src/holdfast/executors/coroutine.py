@@ -1,8 +1,10 @@
 """Coroutine functions on the worker's own event loop."""
 
+import asyncio
 from typing import Any
 
 from holdfast.context import Context
+from holdfast.executors.outcomes import contained
 from holdfast.registry import Function
 from holdfast.tasks.payload import encode
 
@@ -14,7 +16,16 @@ class CoroutineExecutor:
 
     async def run(self, function: Function[..., Any, Any], context: Context) -> bytes:
         args, kwargs = function.signature.unpack(context.claimed.payload)
-        return encode(await function.function(*args, **kwargs))
+        try:
+            return encode(await function.function(*args, **kwargs))
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            raise contained(error, function) from None
+        except Exception:
+            raise
+        except BaseException as error:
+            raise contained(error, function) from None
 
     async def close(self) -> None:
         """Whoever awaits `run` cancels it."""

@@ -3,15 +3,52 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
-from holdfast.context import Context
+from holdfast.context import Context, Keeper, running
+from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.executors.calling import call
+from holdfast.executors.outcomes import contained
+from holdfast.executors.ready import Ready
 from holdfast.registry import Function
 from holdfast.tasks.payload import encode
 
-__all__ = ["ThreadExecutor"]
+__all__ = ["ThreadExecutor", "ThreadKeeper"]
+
+T = TypeVar("T")
+Reply = tuple[bytes, BaseException | None]
+
+
+class ThreadKeeper:
+    """Asks the keeper on the worker's loop, and blocks the calling thread until it is done."""
+
+    def __init__(self, keeper: Keeper, context: Context) -> None:
+        self._keeper = keeper
+        self._task = context.task_id
+        self._loop = asyncio.get_running_loop()
+        self.stopped = False
+
+    def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
+        return self._ask("progress", lambda: self._keeper.progress(percent, message, saved))
+
+    def saved(self) -> Awaitable[bytes | None]:
+        return self._ask("saved", self._keeper.saved)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        raise HoldfastError(
+            "transaction() belongs to the worker's event loop: make the function `async def`"
+        )
+
+    def _ask(self, verb: str, ask: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        async def asked() -> T:
+            return await ask()
+
+        if self.stopped or self._loop.is_closed():
+            raise LeaseLost(verb, self._task)
+        return Ready(asyncio.run_coroutine_threadsafe(asked(), self._loop).result())
 
 
 class _Job:
@@ -20,52 +57,77 @@ class _Job:
     def __init__(self, work: Callable[[], bytes]) -> None:
         self.work = work
         self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[bytes] = self.loop.create_future()
+        self.future: asyncio.Future[Reply] = self.loop.create_future()
 
     def run(self) -> None:
+        reply: Reply
         try:
-            value, error = self.work(), None
-        except BaseException as raised:  # also SystemExit: it ends the attempt, not the worker
-            value, error = b"", raised
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._tell, value, error)
+            reply = self.work(), None
+        except BaseException as error:  # also SystemExit: it ends the attempt, not the worker
+            reply = b"", error
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self.loop.call_soon_threadsafe(self._tell, reply)
 
-    def _tell(self, value: bytes, error: BaseException | None) -> None:
-        if self.future.cancelled():
-            return
-        if error is None:
-            self.future.set_result(value)
-        elif isinstance(error, StopIteration):  # which no future takes
-            self.future.set_exception(RuntimeError("the function raised StopIteration"))
-        else:
-            self.future.set_exception(error)
+    def _tell(self, reply: Reply) -> None:
+        if not self.future.done():
+            self.future.set_result(reply)
 
 
 class ThreadExecutor:
-    """As many threads as there are calls; they are daemons, so none of them holds up an exit."""
+    """As many threads as there are calls; they are daemons, so none of them holds up an exit.
 
-    def __init__(self) -> None:
+    A call whose `run` was cancelled goes on until it ends by itself or asks `check_cancelled()`:
+    it is `stranded`, and `freed` is called on the event loop when such a call has ended.
+    """
+
+    def __init__(
+        self, *, idle_seconds: float = 60.0, freed: Callable[[], None] | None = None
+    ) -> None:
+        self._idle_seconds, self._freed = idle_seconds, freed
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._number = 0
+        self._closed = False
+        self.stranded = 0
 
     async def run(self, function: Function[..., Any, Any], context: Context) -> bytes:
         args, kwargs = function.signature.unpack(context.claimed.payload)
+        keeper = ThreadKeeper(context.keeper, context)
+        seen = _seen_inside(context, keeper)
         inside = contextvars.copy_context()
-
-        def work() -> bytes:
-            return encode(inside.run(function.function, *args, **kwargs))
-
-        job = _Job(work)
+        inside.run(running.set, seen)
+        job = _Job(lambda: encode(inside.run(call, function, args, kwargs)))
         self._hand_over(job)
-        return await job.future
+        try:
+            value, error = await asyncio.shield(job.future)
+        except asyncio.CancelledError:
+            keeper.stopped = seen.cancel_requested = True
+            self._strand(job)
+            raise
+        finally:
+            context.when_cancelled(None)
+        if error is not None:
+            raise contained(error, function)
+        return value
 
     async def close(self) -> None:
         with self._lock:
+            self._closed = True
             while self._idle:
                 self._idle -= 1
                 self._jobs.put(None)
+
+    def _strand(self, job: _Job) -> None:
+        if job.future.done():
+            return
+        self.stranded += 1
+        job.future.add_done_callback(self._ended)
+
+    def _ended(self, _: object) -> None:
+        self.stranded -= 1
+        if self._freed:
+            self._freed()
 
     def _hand_over(self, job: _Job) -> None:
         with self._lock:
@@ -80,6 +142,31 @@ class ThreadExecutor:
     def _main(self, job: _Job | None) -> None:
         while job is not None:
             job.run()
+            job = None  # or what it returned would be kept until the next one
             with self._lock:
+                if self._closed:
+                    return
                 self._idle += 1
-            job = self._jobs.get()
+            job = self._next()
+
+    def _next(self) -> _Job | None:
+        try:
+            return self._jobs.get(timeout=self._idle_seconds)
+        except Empty:
+            with self._lock:
+                if self._idle > 0:
+                    self._idle -= 1
+                    return None
+            return self._jobs.get()  # another thread's place was given away: one job is for us
+
+
+def _seen_inside(context: Context, keeper: ThreadKeeper) -> Context:
+    seen = Context(
+        context.claimed, keeper, worker_id=context.worker_id, max_tries=context.max_tries
+    )
+
+    def tell() -> None:
+        seen.cancel_requested = True
+
+    context.when_cancelled(tell)
+    return seen

@@ -8,7 +8,7 @@ __all__ = ["LOG", "Backoff", "Outage"]
 
 LOG = logging.getLogger("holdfast.notifiers")
 
-_FIRST = 0.1
+_FIRST = 0.2
 _LONGEST = 10.0
 
 
@@ -42,7 +42,7 @@ class Backoff:
 
     async def pause(self) -> None:
         seconds, self._next = self._next, min(self._next * 2, _LONGEST)
-        await asyncio.sleep(seconds * (0.5 + random.random() / 2))
+        await asyncio.sleep(seconds * (0.1 + 0.9 * random.random()))
 
     def reset(self) -> None:
         self._next = _FIRST

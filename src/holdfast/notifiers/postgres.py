@@ -20,7 +20,8 @@ _PATIENCE = 5.0
 _GOODBYE = 1.0
 _LIMIT = 7_900  # PostgreSQL takes payloads of less than 8000 bytes
 _SCHEMES = ("postgresql", "postgres")
-# One transaction, and one that does not wait for the disk: a hint need not survive a crash.
+# One transaction, and one that never waits for disk or standby: a hint need not survive a crash.
+# (PostgreSQL does not wait for one that only notifies anyway, but promises so nowhere.)
 _NOTIFY = """
 select set_config('synchronous_commit', 'off', true), pg_notify($1, payload)
 from unnest($2::text[]) as payload

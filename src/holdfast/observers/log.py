@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.context import Context, entered
-from holdfast.observer import Ended, Observer
+from holdfast.observer import Ended, Observer, Stuck
 from holdfast.store import Recovered
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
@@ -55,6 +55,17 @@ class LogObserver(Observer):
 
     def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
         logger.debug("worker %s renewed %d leases, lost %d", self._worker, len(kept), len(lost))
+
+    def stuck(self, tasks: Sequence[Stuck]) -> None:
+        for one in tasks:
+            logger.warning(
+                "task %s (%s) is stuck: it runs for %.0f s on worker %s; %s",
+                one.task,
+                one.type,
+                one.seconds,
+                one.worker,
+                "its lease is withdrawn" if one.withdrawn else "it is left alone",
+            )
 
     def recovered(self, tasks: Sequence[Recovered]) -> None:
         for found in tasks:

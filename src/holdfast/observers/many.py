@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from holdfast.observer import Ended, Observer
+from holdfast.observer import Ended, Observer, Stuck
 from holdfast.store import Recovered
-from holdfast.tasks.task import Claimed
+from holdfast.tasks.task import Claimed, Draft
 
 __all__ = ["Many"]
 
@@ -20,6 +20,9 @@ class Many(Observer):
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = tuple(observers)
         self._complained: set[str] = set()
+
+    def enqueued(self, drafts: Sequence[Draft]) -> None:
+        self._tell("enqueued", drafts)
 
     def claimed(self, tasks: Sequence[Claimed]) -> None:
         self._tell("claimed", tasks)
@@ -41,6 +44,9 @@ class Many(Observer):
 
     def lagged(self, seconds: float) -> None:
         self._tell("lagged", seconds)
+
+    def stuck(self, tasks: Sequence[Stuck]) -> None:
+        self._tell("stuck", tasks)
 
     def _tell(self, what: str, *news: Any) -> None:
         for observer in self._observers:

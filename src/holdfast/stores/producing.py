@@ -1,11 +1,13 @@
 """Bringing tasks in: one statement for many drafts; callers that come together share one commit."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from holdfast.errors import InvalidInput
 from holdfast.stores.base import Base
@@ -18,6 +20,7 @@ from holdfast.tasks.task import Draft
 __all__ = ["Producing"]
 
 MOST_DRAFTS = 100_000
+_MOST_LANES = 1000  # in one statement: others who bring new lanes wait for it
 _PARTS = attrgetter("queue", "type", "version", "tags", "requires", "tenant")
 
 
@@ -93,32 +96,48 @@ class Producing(Base):
     async def _lanes_of(self, drafts: Sequence[Draft], conn: Any) -> list[int]:
         parts = list(map(_PARTS, drafts))
         if parts.count(parts[0]) == len(parts):
-            return [await self._intern(drafts[0].lane, conn)] * len(parts)
+            lane = drafts[0].lane
+            return [(await self._intern([lane], conn))[lane]] * len(parts)
         first = dict(zip(reversed(parts), reversed(drafts), strict=True))
-        ids = {part: await self._intern(draft.lane, conn) for part, draft in first.items()}
-        return [ids[part] for part in parts]
+        lanes = {part: draft.lane for part, draft in first.items()}
+        ids = await self._intern(lanes.values(), conn)
+        numbers = {part: ids[lane] for part, lane in lanes.items()}
+        return [numbers[part] for part in parts]
 
-    async def _intern(self, lane: Lane, conn: Any) -> int:
-        known = self._lane_ids.get(lane)
-        if known is not None:
-            return known
-        parts: dict[str, Any] = {
-            "queue": lane.queue,
-            "type": lane.type,
-            "version": lane.version,
-            "tags": list(lane.tags),
-            "requires": list(lane.requires),
-            "tenant": lane.tenant,
+    async def _intern(self, lanes: Iterable[Lane], conn: Any) -> Mapping[Lane, int]:
+        """The numbers of these lanes, and of others."""
+        new = list(dict.fromkeys(lane for lane in lanes if lane not in self._lane_ids))
+        if not new:
+            return self._lane_ids
+        ids: dict[Lane, int] = {}
+        for start in range(0, len(new), _MOST_LANES):
+            page = new[start : start + _MOST_LANES]
+            ids |= zip(page, await self._numbers(page, conn), strict=True)
+        # Where the caller's transaction holds the only writer, they came inside it: after its
+        # rollback a remembered number would lead nowhere.
+        if conn is None or not self._driver.one_writer:
+            self._lane_ids |= ids
+            self._lanes |= {id: lane for lane, id in ids.items()}
+        return self._lane_ids | ids
+
+    async def _numbers(self, lanes: Sequence[Lane], conn: Any) -> list[int]:
+        parts = {
+            "queues": [lane.queue for lane in lanes],
+            "types": [lane.type for lane in lanes],
+            "versions": [lane.version for lane in lanes],
+            "tags": [_json(lane.tags) for lane in lanes],
+            "requires": [_json(lane.requires) for lane in lanes],
+            "tenants": [lane.tenant for lane in lanes],
         }
-        # On a connection of ours: after the caller's rollback a remembered id would lead nowhere.
-        # Where the caller's transaction holds the only writer: inside it, and not remembered.
         if conn is not None and self._driver.one_writer:
-            rows = await self._driver.call_on(conn, "intern_lane", **parts)
-            return int(rows[0][0])
-        id: int = await self._value("intern_lane", **parts)
-        self._lane_ids[lane] = id
-        self._lanes[id] = lane
-        return id
+            rows = await self._driver.call_on(conn, "intern_lanes", **parts)
+        else:  # on a connection of ours
+            rows = await self._call("intern_lanes", **parts)
+        return list(rows[0][0])
+
+
+def _json(labels: tuple[str, ...]) -> str:
+    return msgspec.json.encode(labels).decode()
 
 
 def _check_number(drafts: Sequence[Draft]) -> None:

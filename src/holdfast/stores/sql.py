@@ -21,6 +21,10 @@ class SqlStore(Producing, Upkeep, Flows, Steering, Views):
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:
         super().__init__(driver, share_commits=share_commits)
 
+    @property
+    def one_writer(self) -> bool:
+        return self._driver.one_writer
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         try:

@@ -4,7 +4,9 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
+from holdfast.ids import new_grant
 from holdfast.store import Recovered
 from holdfast.stores.base import policy_of
 from holdfast.stores.working import Working, seconds_of
@@ -42,6 +44,9 @@ class Upkeep(Working):
             for lease, row in lapsed
             if lease.task in states
         ]
+
+    async def revoke(self, task: UUID, fence: int) -> bool:
+        return bool(await self._call("revoke", id=task, fence=fence, grant=new_grant()))
 
     async def expire(self, batch: int = 500) -> int:
         ended: int = await self._value("expire", batch=batch)

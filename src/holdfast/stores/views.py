@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +17,9 @@ from holdfast.store import (
     TaskFilter,
     WorkerRecord,
 )
-from holdfast.stores.base import Base
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
+from holdfast.stores.standing import Standings
+from holdfast.stores.working import seconds_of
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Attempt, Failure, Task, TaskStatus
 
@@ -29,7 +30,7 @@ _LONGEST_PAGE = 1000
 _PATIENCE = 200  # looks at open writers, 5 ms apart, before a read of events stops at the gap
 
 
-class Views(Base):
+class Views(Standings):
     """Keeps `holdfast.store.Views`."""
 
     async def get(self, task: UUID) -> Task:
@@ -117,8 +118,11 @@ class Views(Base):
             for row in await self._call("queue_loads", cap=CAP)
         ]
 
-    async def leases(self, *, lapsed: bool = False, limit: int = 500) -> list[LeaseView]:
+    async def leases(
+        self, *, lapsed: bool = False, older_than: timedelta | None = None, limit: int = 500
+    ) -> list[LeaseView]:
         _check_limit(limit)
+        older = None if older_than is None else seconds_of("older_than", older_than)
         return [
             LeaseView(
                 task=self._driver.uuid(row[0]),
@@ -132,7 +136,7 @@ class Views(Base):
                 lease_timeout=self._at(row[8]),
                 seconds_left=row[9],
             )
-            for row in await self._call("leases", lapsed=lapsed, limit=limit)
+            for row in await self._call("leases", lapsed=lapsed, older=older, limit=limit)
         ]
 
     async def workers(self) -> list[WorkerRecord]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +32,8 @@ _WHOLE = (
 
 class Working(Base):
     """Keeps `holdfast.store.Working`."""
+
+    _memory: str | None = None  # what the last claim told for the next; the database's own words
 
     async def register(self, worker: WorkerRecord) -> None:
         _check(worker)
@@ -86,17 +89,24 @@ class Working(Base):
         if not 0 < want <= MOST_CLAIMED:
             raise InvalidInput(f"a claim may ask for 1 to {MOST_CLAIMED} tasks, got {want}")
         grant = grant or new_grant()
+        if turns is None:
+            lanes = sorted(lanes)
+        else:
+            in_order = sorted(zip_longest(lanes, turns, fillvalue=0))
+            lanes, turns = [lane for lane, _ in in_order], [turn for _, turn in in_order]
         ask = {
             "worker": worker,
             "grant": grant,
-            "lanes": list(lanes),
-            "turns": None if turns is None else list(turns),
+            "lanes": lanes,
+            "turns": turns,
             "want": want,
             "lease": seconds_of("lease", lease),
             "wait_gate": after,
             "durable": durable,
+            "memory": self._memory,
         }
         columns, news = await self._claim(ask)
+        self._memory = news[4]
         return ClaimAnswer(
             grant=grant,
             tasks=await self._claimed(grant, columns),

@@ -18,13 +18,13 @@ def _dump(value: Any) -> Any:
     """Models of pydantic, known by what they can do: the library itself is never imported."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
-    raise NotImplementedError(f"objects of type {type(value).__name__} have no form as JSON")
+    raise TypeError(f"objects of type {type(value).__name__} have no form as JSON")
 
 
 def _load(kind: Any, value: Any) -> Any:
     if callable(load := getattr(kind, "model_validate", None)):
         return load(value)
-    raise NotImplementedError(f"{kind} cannot be read from JSON")
+    raise TypeError(f"{kind} cannot be read from JSON")
 
 
 _sorted = msgspec.json.Encoder(order="deterministic", enc_hook=_dump)  # equal values, equal bytes
@@ -44,7 +44,10 @@ def encode(value: Any) -> bytes:
             data = _unsorted.encode(value)
     except RecursionError:
         raise _too_deep() from None
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+    except (
+        *(TypeError, ValueError, OverflowError, NotImplementedError),
+        msgspec.MsgspecError,
+    ) as error:
         raise PayloadRefused(
             f"a value of type {type(value).__name__} cannot be stored as JSON: {error}. Use plain "
             "types, dates, decimals, UUIDs, bytes, dataclasses or structs"
@@ -73,7 +76,7 @@ def decode(data: bytes, type: Any = Any) -> Any:
 def convert(value: Any, type: Any) -> Any:
     """What was decoded without a type, as `type` describes it."""
     try:
-        return msgspec.convert(value, type, dec_hook=_load)
+        return msgspec.convert(value, type, dec_hook=_load, str_keys=True)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise PayloadRefused(f"{value!r:.80} does not fit {type}: {error}") from None
 

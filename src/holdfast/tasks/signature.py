@@ -3,7 +3,9 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -87,7 +89,18 @@ class Signature:
         try:
             return typing.get_type_hints(self._function, include_extras=True)
         except (NameError, TypeError, AttributeError):  # names that only a type checker sees
-            return {}
+            return self._hints_one_by_one()
+
+    def _hints_one_by_one(self) -> dict[str, Any]:
+        """So that one that cannot be read does not take the others with it."""
+        plain = inspect.unwrap(self._function)
+        hints: dict[str, Any] = {}
+        for name, hint in getattr(plain, "__annotations__", {}).items():
+            alone = SimpleNamespace(__annotations__={name: hint})
+            with suppress(NameError, TypeError, AttributeError):
+                names = getattr(plain, "__globals__", {})
+                hints |= typing.get_type_hints(alone, globalns=names, include_extras=True)
+        return hints
 
     def _kind(self, parameter: inspect.Parameter) -> Any:
         return self._hints.get(parameter.name, Any)

@@ -8,6 +8,7 @@ import msgspec
 from holdfast.observer import Observer
 from holdfast.store import Store
 from holdfast.upkeep.keeping import BATCH, Chore
+from holdfast.upkeep.stuck import OnStuck, StuckTasks
 
 __all__ = ["Upkeeping", "chores"]
 
@@ -23,6 +24,8 @@ class Upkeeping(msgspec.Struct, frozen=True, kw_only=True):
     retention: timedelta = timedelta(days=7)
     dead_letter_retention: timedelta | None = None
     default_tries: int = 3
+    stuck_after: timedelta | None = None
+    on_stuck: OnStuck = "report"
 
 
 def chores(
@@ -56,6 +59,13 @@ def chores(
         await store.mark_stale(_STALE)
         return 0
 
+    watch = StuckTasks(store, observer, after=settings.stuck_after, on_stuck=settings.on_stuck)
+
+    async def find_stuck() -> int:
+        if await watch.sweep():
+            await recover()
+        return 0
+
     async def cleanup() -> int:
         """On one worker at a time, however many there are."""
         if not await store.take_turn("cleanup", settings.cleanup_interval):
@@ -76,5 +86,6 @@ def chores(
         Chore("expiry", _NET, expire),
         Chore("wakes", _NET, wake),
         Chore("stale workers", 30.0, mark_stale),
+        Chore("stuck tasks", watch.every.total_seconds(), find_stuck),
         Chore("cleanup", settings.cleanup_interval.total_seconds(), cleanup),
     ]

@@ -2,18 +2,29 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Any
+from typing import Any, assert_never
 
 from holdfast.context import Context
-from holdfast.errors import HoldfastError
+from holdfast.errors import LeaseLost
 from holdfast.executor import Executor
+from holdfast.executors.outcomes import outcome_of
 from holdfast.registry import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import Facts, Outcome, Settlement, settle
-from holdfast.tasks.task import Claimed
+from holdfast.tasks.lifecycle import (
+    Cancelled,
+    Errored,
+    Facts,
+    HandedBack,
+    Outcome,
+    Settlement,
+    Verdict,
+    settle,
+)
+from holdfast.tasks.task import Claimed, Failure
+from holdfast.work.transaction import Transaction
 
 __all__ = ["Attempt", "Why"]
 
@@ -31,8 +42,8 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_store", "claimed", "context", "ended", "executor", "function", "started", "task", "timer",
-        "why",
+        "_released", "_store", "_transaction", "claimed", "committed", "context", "ended",
+        "executor", "function", "started", "task", "timer", "why",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +55,8 @@ class Attempt:
         *,
         worker_id: str,
         default_tries: int,
-        started: float,
+        started: int,
+        released: "Callable[[Attempt, Settlement], None] | None" = None,
     ) -> None:
         self.claimed, self.function, self.executor = claimed, function, executor
         self.context = Context(
@@ -54,8 +66,9 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
-        self.ended = False
-        self._store = store
+        self.ended = self.committed = False
+        self._store, self._released = store, released
+        self._transaction: Transaction | None = None
 
     def settle(self, outcome: Outcome) -> Settlement:
         claimed = self.claimed
@@ -83,5 +96,72 @@ class Attempt:
         progress = await self._store.saved(self.claimed.lease.task)
         return progress.saved if progress else None
 
+    async def release(self, outcome: Outcome) -> None:
+        """End the attempt before its function has returned."""
+        lease, settlement = self.claimed.lease, self.settle(outcome)
+        if self.ended or (self._transaction and self._transaction.is_open):
+            raise LeaseLost("release", lease.task, [lease])
+        self.ended = True
+        try:
+            refused = await self._store.settle(
+                [(lease, settlement)], default_tries=self.context.max_tries
+            )
+        except BaseException:
+            self.ended = False  # it may have been written: settling it once more is harmless
+            raise
+        if refused:
+            raise LeaseLost("release", lease.task, [lease])
+        if self._released:
+            self._released(self, settlement)
+
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        raise HoldfastError("not there yet")
+        if self._transaction is None:
+            self._transaction = Transaction(self._store, self.claimed.lease)
+        return self._transaction.begin()
+
+    # ── from its start to its end ────────────────────────────────────────────────────────────
+
+    async def run(self) -> Settlement | None:
+        """What follows from it; None: write nothing (more). Whatever the function raises ends its
+        attempt, and nothing else."""
+        try:
+            result = await self.executor.run(self.function, self.context)
+            if self.why in (Why.LOST, Why.TIMEOUT):
+                raise asyncio.CancelledError  # it went on in spite of it: too late
+            settlement = Settlement(verdict=Verdict.DONE, result=result)
+            if self._transaction is None or not self._transaction.is_open:
+                return settlement
+            self.committed = await self._transaction.commit(settlement)
+            return settlement if self.committed else None
+        except BaseException as error:
+            if self._transaction is not None:
+                await self._transaction.roll_back(error)
+            return self._after(error)
+
+    def _after(self, error: BaseException) -> Settlement | None:
+        """What follows from what was raised: by the function, or by stopping it."""
+        if self.why in (Why.LOST, Why.TIMEOUT, Why.DRAIN):
+            return self.after_stop()
+        if isinstance(error, asyncio.CancelledError) and (self.why or self._is_cancelled()):
+            return self.after_stop()
+        return self.settle(outcome_of(error, self.function, self.context))
+
+    def after_stop(self) -> Settlement | None:
+        """What follows from having been stopped; None: write nothing."""
+        match self.why:
+            case Why.LOST:
+                return None
+            case Why.CANCEL:
+                return self.settle(Cancelled())
+            case Why.TIMEOUT:
+                seconds = self.function.traits.timeout
+                failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
+                return self.settle(Errored(failure))
+            case Why.DRAIN | None:  # None: the whole event loop is being stopped
+                return self.settle(HandedBack())
+            case _:
+                assert_never(self.why)
+
+    def _is_cancelled(self) -> bool:
+        """From outside; a function that awaits what was cancelled sees the same error."""
+        return self.task is not None and self.task.cancelling() > 0

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from holdfast.errors import StoreUnreachable
+from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.ids import new_grant
 from holdfast.store import ClaimAnswer, Working
 from holdfast.tasks.lane import Lane, Serving
@@ -16,6 +16,7 @@ from holdfast.work.holding import Holding
 __all__ = ["Claiming", "Found"]
 
 logger = logging.getLogger("holdfast.worker")
+_MOST = 10_000  # in one claim
 _ASK_AGAIN = (0.0, 0.5, 2.0)  # seconds before each question after a claim whose answer was lost
 
 
@@ -37,13 +38,14 @@ class Claiming:
         holding: Holding,
         *,
         worker: int,
-        serving: Callable[[], Serving],
+        serving: Callable[[], Serving],  # the same value as long as nothing changes
         lease: timedelta,
         durable: Callable[[], bool],
     ) -> None:
         self._store, self._holding, self._worker, self._lease = store, holding, worker, lease
         self._serving, self._durable = serving, durable
         self._known: int | None = None
+        self._served_then: Serving | None = None
         self._lanes: dict[int, Lane] = {}
         self._free: list[int] = []  # lanes without a limit
         self.limited: frozenset[Lane] = frozenset()
@@ -57,7 +59,7 @@ class Claiming:
 
     async def claim(self, now: int, ahead: int) -> Found:
         """`now` tasks to start at once from all lanes, `ahead` more to be started soon."""
-        if self._known is None:
+        if self._known is None or self._serving() is not self._served_then:
             await self._look_up()
         if not self.limited:
             return await self._ask(list(self._lanes), now + ahead)
@@ -65,17 +67,22 @@ class Claiming:
         if now > 0:
             found = await self._ask(list(self._lanes), now)
         if ahead > 0 and len(found.tasks) >= now and self._free:
-            more = await self._ask(self._free, ahead)
+            try:
+                more = await self._ask(self._free, ahead)
+            except StoreError:
+                if not found.tasks:
+                    raise
+                return found  # they are granted, and must be run
             found = Found(found.tasks + more.tasks, more.next_due, found.again or more.again)
         return found
 
     async def _ask(self, lanes: list[int], want: int) -> Found:
         sent = self._holding.now()
-        answer = await self._answer(lanes, want)
+        answer = await self._answer(lanes, min(want, _MOST))
         self._holding.add((task.lease for task in answer.tasks), sent)
         self._after = answer.contended
         if answer.lanes != self._known:
-            await self._look_up()
+            self.forget()  # looked up before the next one: what was granted now must be run
             return Found(answer.tasks, answer.next_due, again=True)
         if len(self._served) or len({lane.tenant for lane in self._lanes.values()}) > 1:
             for tenant in {task.lane.tenant for task in answer.tasks}:
@@ -123,7 +130,7 @@ class Claiming:
 
     async def _look_up(self) -> None:
         answer = await self._store.lanes()
-        serving = self._serving()
+        serving = self._served_then = self._serving()
         self._known = answer.change
         self._lanes = {id: lane for id, lane in answer.lanes.items() if serving.serves(lane)}
         self._free = [id for id in self._lanes if id not in answer.limited]

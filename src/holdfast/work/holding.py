@@ -22,7 +22,7 @@ class Holding:
         self._sure = round(lease_seconds * 0.9 * 1_000_000)
         self._lock = threading.Lock()
         self._held: dict[UUID, tuple[Lease, int]] = {}
-        self._resting: set[UUID] = set()
+        self._resting: set[Lease] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -40,31 +40,36 @@ class Holding:
         """They were settled, or are gone. A newer grant of the same task stays."""
         with self._lock:
             for lease in leases:
-                if (held := self._held.get(lease.task)) and held[0].grant == lease.grant:
+                self._resting.discard(lease)
+                if self._is_held(lease):
                     del self._held[lease.task]
-                    self._resting.discard(lease.task)
 
     def rest(self, leases: Iterable[Lease]) -> None:
         """They are being settled: leave them alone for now."""
         with self._lock:
-            self._resting.update(lease.task for lease in leases)
+            self._resting.update(leases)
 
     def resume(self, leases: Iterable[Lease]) -> None:
         with self._lock:
-            self._resting.difference_update(lease.task for lease in leases)
+            self._resting.difference_update(leases)
 
     def renewed(self, leases: Iterable[Lease], sent: int) -> None:
         until = sent + self._sure
         with self._lock:
             for lease in leases:
-                if (held := self._held.get(lease.task)) and held[0].grant == lease.grant:
+                if self._is_held(lease):
                     self._held[lease.task] = (lease, until)
 
     def leases(self) -> list[Lease]:
         """Those to be renewed."""
         with self._lock:
             resting = self._resting
-            return [lease for task, (lease, _) in self._held.items() if task not in resting]
+            return [lease for lease, _ in self._held.values() if lease not in resting]
+
+    def still(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Those of them that were neither settled in the meantime nor are just being settled."""
+        with self._lock:
+            return [one for one in leases if self._is_held(one) and one not in self._resting]
 
     def overdue(self) -> list[Lease]:
         """Those that may lapse any moment: their work must stop."""
@@ -77,3 +82,7 @@ class Holding:
         with self._lock:
             first = min((until for _, until in self._held.values()), default=None)
         return None if first is None else max(0.0, (first - self._clock.boot()) / 1_000_000)
+
+    def _is_held(self, lease: Lease) -> bool:
+        held = self._held.get(lease.task)
+        return held is not None and held[0] == lease

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import TypeVar
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger("holdfast.worker")
 _AGAIN = 1.0
+PULSE = 1.0
+_FAREWELL = 5.0
 
 
 class Renewal:
@@ -46,43 +49,57 @@ class Renewal:
         lost: Callable[[Sequence[Lease]], None],
         cancelled: Callable[[frozenset[UUID]], None],
         observer: Observer,
+        feel: Callable[[], None] = lambda: None,
+        company: Callable[[Sequence[WorkerRecord]], None] | None = None,
     ) -> None:
+        """`feel` is called every second; `company` hears after each beat who else is there."""
         self._opening, self._holding, self._observer = opening, holding, observer
         self._lease, self._interval, self._beat = lease, interval, beat
         self._record, self._lost, self._cancelled = record, lost, cancelled
+        self._feel, self._company = feel, company
+        self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: asyncio.Event | None = None
+        self._wake, self._end = asyncio.Event(), asyncio.Event()  # of its own loop
         self._stopping = False
         self._failed = False
-        self._started = threading.Event()
+        self._started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="holdfast-renewal", daemon=True)
 
     async def start(self) -> None:
         """Answers when the worker is registered."""
         self._thread.start()
-        await asyncio.to_thread(self._started.wait)
+        await asyncio.wrap_future(self._started)
 
     async def stop(self) -> None:
         """Signs the worker off."""
         self._stopping = True
-        self.look_now()
-        await asyncio.to_thread(self._thread.join)
+        self._tell(self._end)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
 
     def look_now(self) -> None:
         """Renew at once: somebody may have asked for a cancel."""
-        if self._loop and self._wake and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake.set)
+        self._tell(self._wake)
+
+    def _tell(self, event: asyncio.Event) -> None:
+        if self._loop:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(event.set)
 
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except Exception:
-            logger.exception("the renewal thread ended; its worker will lose its leases")
+        except Exception as error:
+            if self._started.done():
+                logger.exception("the renewal thread ended; its worker will lose its leases")
+            else:
+                self._started.set_exception(error)
         finally:
-            self._started.set()
+            if not self._started.done():
+                self._started.cancel()
 
     async def _main(self) -> None:
-        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as stack:
             store = await self._patiently(
                 "open the store", lambda: stack.enter_async_context(self._opening())
@@ -90,27 +107,43 @@ class Renewal:
             if store is None:
                 return
             await self._patiently("register", lambda: store.register(self._record()))
-            self._started.set()
+            if not self._started.set_running_or_notify_cancel():
+                return  # nobody waits for it any more
+            self._started.set_result(None)
             chores = [
                 asyncio.create_task(self._every(self._interval, lambda: self._renew(store))),
+                asyncio.create_task(self._when_asked(lambda: self._renew(store))),
                 asyncio.create_task(self._every(self._beat, lambda: self._say(store))),
                 asyncio.create_task(self._watch()),
+                asyncio.create_task(self._pulse(store)),
             ]
             while not self._stopping:
-                await self._wake.wait()
-                self._wake.clear()
-                if not self._stopping:
-                    await self._renew(store)
+                await self._end.wait()
             for chore in chores:
                 chore.cancel()
             await asyncio.gather(*chores, return_exceptions=True)
-            with contextlib.suppress(HoldfastError):
-                await store.sign_off(self._record().id)
+            with contextlib.suppress(HoldfastError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL):
+                    await store.sign_off(self._record().id)
 
     async def _every(self, interval: timedelta, act: Callable[[], Awaitable[None]]) -> None:
+        seconds = interval.total_seconds()
         while True:
-            await asyncio.sleep(_AGAIN if self._failed else interval.total_seconds())
+            await asyncio.sleep(min(_AGAIN, seconds) if self._failed else seconds)
+            await self._safely(act)
+
+    async def _when_asked(self, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._safely(act)
+
+    async def _safely(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Whatever goes wrong, the next renewal must be sent."""
+        try:
             await act()
+        except Exception:
+            logger.exception("a renewal failed; the next one is tried")
 
     async def _renew(self, store: Store) -> None:
         held = self._holding.leases()
@@ -128,23 +161,37 @@ class Renewal:
         self._recovered()
         kept = [lease for lease in held if lease.task not in answer.lost]
         self._holding.renewed(kept, sent)
-        self._observer.renewed([lease.task for lease in kept], answer.lost)
-        if answer.lost:
-            # What was settled while the renewal was under way is not lost.
-            gone = [lease for lease in held if lease.task in answer.lost]
+        # What was settled while the renewal was under way is not lost.
+        gone = self._holding.still(lease for lease in held if lease.task in answer.lost)
+        self._observer.renewed(
+            [lease.task for lease in kept], frozenset(lease.task for lease in gone)
+        )
+        if gone:
             self._lost(gone)
         if answer.cancel:
             self._cancelled(answer.cancel)
 
     async def _say(self, store: Store) -> None:
+        record = self._record()
+        self._said = record.status
         try:
             async with asyncio.timeout(self._beat.total_seconds()):
-                asked = await store.beat(self._record(), self._holding.leases())
+                if self._company:
+                    self._company(await store.workers())
+                asked = await store.beat(record, self._holding.leases())
         except (HoldfastError, TimeoutError) as error:
             self._complain("say that the worker lives", error=error)
             return
         if asked:
             self._cancelled(asked)
+
+    async def _pulse(self, store: Store) -> None:
+        """Another state than the one last told is told at once."""
+        while True:
+            self._feel()
+            if self._record().status != self._said:
+                await self._safely(lambda: self._say(store))
+            await asyncio.sleep(PULSE)
 
     async def _watch(self) -> None:
         """Stop what could not be renewed, before its lease can have lapsed."""
@@ -158,6 +205,7 @@ class Renewal:
                     "run again by whoever reaches the store",
                     len(overdue),
                 )
+                self._holding.drop(overdue)  # said once, also where the worker's loop is blocked
                 self._lost(overdue)
 
     async def _patiently(self, what: str, act: Callable[[], Awaitable[T]]) -> T | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from holdfast.errors import HoldfastError, StoreError
+from holdfast.errors import StoreError
 from holdfast.observer import Ended, Observer
 from holdfast.store import Working
 from holdfast.work.holding import Holding
@@ -42,6 +42,12 @@ class Settling:
         self._empty.clear()
         self._wake.set()
 
+    def note(self, ended: Ended) -> None:
+        """It was written elsewhere."""
+        self._holding.drop([ended.task.lease])
+        self._observer.settled([ended], frozenset())
+        self._written([ended])
+
     async def flush(self) -> None:
         """Until everything is written."""
         await self._empty.wait()
@@ -74,7 +80,7 @@ class Settling:
                 self._holding.resume(leases)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            except HoldfastError:
+            except Exception:  # such as a value that the database cannot hold
                 await self._write_apart(batch)
                 return
         self._holding.drop(leases)

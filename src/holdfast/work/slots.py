@@ -5,39 +5,41 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from contextvars import copy_context
+from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast.context import running
 from holdfast.executor import Executor
-from holdfast.executors.failures import outcome_of
 from holdfast.observer import Ended
 from holdfast.registry import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import (
-    Cancelled,
-    Errored,
-    Expired,
-    HandedBack,
-    Settlement,
-    Verdict,
-)
-from holdfast.tasks.task import Claimed, Failure, Lease
+from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
+from holdfast.tasks.task import Claimed, Lease
 from holdfast.work.attempt import Attempt, Why
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 
-__all__ = ["Choosing", "Functions", "Slots"]
+__all__ = ["Executors", "Functions", "Slots"]
 
 logger = logging.getLogger("holdfast.worker")
 
 _AHEAD = 0.1  # seconds within which what is taken ahead should start
 _MOST_AHEAD = 1000
 _STALE_AHEAD = 0.5  # seconds after which it is handed back
+_LONGEST_TURN = 5_000  # microseconds after which a slot lets others have the event loop
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
 
 Functions = Callable[[], Mapping[tuple[str, str], Function[..., Any, Any]]]
-Choosing = Callable[[Function[..., Any, Any], Claimed], Executor]
+
+
+class Executors(Protocol):
+    """Ways to run a function. `stranded`: threads that nobody waits for and nobody can stop."""
+
+    @property
+    def stranded(self) -> int: ...
+
+    def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor: ...
 
 
 class Slots:
@@ -52,7 +54,7 @@ class Slots:
         *,
         store: Store,
         functions: Functions,
-        executors: Choosing,
+        executors: Executors,
         settling: Settling,
         holding: Holding,
         worker_id: str,
@@ -63,23 +65,32 @@ class Slots:
         self._store, self._functions, self._executors = store, functions, executors
         self._settling, self._holding, self._hungry = settling, holding, hungry
         self._worker_id, self._default_tries = worker_id, default_tries
-        self._running: dict[UUID, Attempt] = {}
+        self._running: dict[Lease, Attempt] = {}  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
-        self._alone: deque[Claimed] = deque()
+        self._alone: Claimed | None = None
+        self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
+        self._closed = False
+        self._waking = False  # a slot is about to look
+        self._slots: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def __contains__(self, task: UUID) -> bool:
-        return task in self._running
+        return any(lease.task == task for lease in self._running)
 
     @property
     def running(self) -> list[UUID]:
-        return list(self._running)
+        return [lease.task for lease in list(self._running)]
 
     @property
     def active(self) -> int:
         return len(self._running)
+
+    @property
+    def occupied(self) -> int:
+        """Slots that are taken, also by what could not be stopped."""
+        return len(self._running) + self._executors.stranded
 
     @property
     def patience(self) -> float | None:
@@ -90,44 +101,66 @@ class Slots:
 
     def appetite(self) -> tuple[int, int]:
         """How many to claim: to start now, and ahead of that, by how fast they went lately."""
-        if self._alone:
+        if self._closed or self._alone or self._is_sole():
             return 0, 0
-        have = len(self._running) + len(self._ahead)
+        have = self.occupied + len(self._ahead)
         ahead = 0
         if self._average > 0:
             ahead = min(_MOST_AHEAD, int(self.count / self._average * _AHEAD))
         if have >= self.count and len(self._ahead) > ahead // 2:
             return 0, 0
         free = max(0, self.count - have)
+        if self._one_at_a_time:
+            return min(free, 1), 0
         return free, max(0, self.count + ahead - have - free)
 
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
+        self._one_at_a_time = any(task.alone for task in tasks)
+        fresh = {task.lease.task for task in tasks}
+        if old := [lease for lease in self._running if lease.task in fresh]:
+            self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
-            if task.alone:
-                self._alone.append(task)
+            if self._closed or (task.alone and self._alone):
+                self._put_down(task)
+            elif task.alone:
+                self._alone = task
             else:
                 self._ahead.append((since, task))
-        self._fill()
+        self.fill()
+
+    def freed(self) -> None:
+        """A stranded thread has ended."""
+        self.fill()
+        self._hungry()
 
     def hand_back_stale(self) -> None:
         """What was taken ahead and did not start: others may be free."""
         before = self._loop.time() - _STALE_AHEAD
+        if self._ahead and self._ahead[0][0] < before:
+            # They take longer than was thought: else the same ones came and went for ever.
+            self._average = max(2 * self._average, _STALE_AHEAD)
         while self._ahead and self._ahead[0][0] < before:
             self._put_down(self._ahead.popleft()[1])
 
-    async def drain(self, patience: float) -> None:
-        """Hand back what has not started, wait for the rest, then hand that back too."""
+    def close(self) -> None:
+        """Nothing starts any more; what has not started is handed back."""
+        self._closed = True
         while self._ahead:
             self._put_down(self._ahead.popleft()[1])
-        while self._alone:
-            self._put_down(self._alone.popleft())
+        if self._alone:
+            self._put_down(self._alone)
+            self._alone = None
+
+    async def drain(self, patience: float) -> None:
+        """Wait for what runs, then hand that back too."""
+        self.close()
         await self._until_idle(patience)
         for attempt in list(self._running.values()):
             self._stop(attempt, Why.DRAIN)
         await self._until_idle(_STOPPING)
         for attempt in list(self._running.values()):  # a thread, or one that will not be stopped
-            self._end(attempt, self._after_stop(attempt))
+            self._end(attempt, attempt.after_stop())
 
     async def _until_idle(self, patience: float) -> None:
         if self._running:
@@ -136,69 +169,88 @@ class Slots:
                 async with asyncio.timeout(patience):
                     await self._idle.wait()
 
-    def _fill(self) -> None:
-        if self._alone and not self._running and not self._ahead:
-            self._start(self._alone.popleft())
-            return
-        while self._ahead and len(self._running) < self.count:
-            self._start(self._ahead.popleft()[1])
+    def fill(self) -> None:
+        """See to it that whatever can start does. One slot is woken; before it starts an attempt
+        it wakes the next, should its own have to wait: so a burst of tasks that never wait costs
+        one asyncio task, not one each."""
+        if not self._waking and self._can_start():
+            self._waking = True
+            slot = self._loop.create_task(self._work())
+            self._slots.add(slot)
+            slot.add_done_callback(self._slots.discard)
+
+    def _can_start(self) -> bool:
+        if self._closed or self.occupied >= self.count or self._is_sole():
+            return False
+        if self._ahead:
+            return True
+        # Whatever is lost together with one that must be alone would pay for it: so nothing else
+        # may be held, not even what has ended and is not written yet.
+        return self._alone is not None and not self._running and len(self._holding) <= 1
+
+    def _next(self) -> Claimed | None:
+        """Who starts now."""
+        if not self._can_start():
+            return None
+        if self._ahead:
+            return self._ahead.popleft()[1]
+        alone, self._alone = self._alone, None
+        return alone
+
+    def _is_sole(self) -> bool:
+        """Whether what runs must be the only one."""
+        return len(self._running) == 1 and next(iter(self._running.values())).claimed.alone
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, claimed: Claimed) -> None:
+    async def _work(self) -> None:
+        """One slot: attempt after attempt, while there are any."""
+        self._waking = False
+        me, clean, since = asyncio.current_task(), copy_context(), self._holding.now()
+        while claimed := self._next():
+            attempt = self._attempt(claimed)
+            if attempt is None:
+                self._hungry()
+                continue
+            attempt.task = me
+            self.fill()
+            token = running.set(attempt.context)
+            settlement = await attempt.run()
+            running.reset(token)
+            self._end(attempt, settlement)
+            if attempt.why is not None or copy_context() != clean:
+                break  # it was cancelled, or left something behind: a fresh one goes on
+            if self._holding.now() - since > _LONGEST_TURN:
+                await asyncio.sleep(0)
+                since = self._holding.now()
+        self.fill()
+
+    def _attempt(self, claimed: Claimed) -> Attempt | None:
+        """An attempt that is about to run; None where there is none to be made."""
         function = self._functions().get((claimed.lane.type, claimed.lane.version))
         if function is None:  # it was served a moment ago
             self._put_down(claimed)
-            return
+            return None
         attempt = Attempt(
             claimed,
             function,
-            self._executors(function, claimed),
+            self._executors.choose(function, claimed),
             self._store,
             worker_id=self._worker_id,
             default_tries=self._default_tries,
-            started=self._loop.time(),
+            started=self._holding.now(),
+            released=self._note,
         )
-        if claimed.cancel_requested:
-            self._settling.add(Ended(claimed, attempt.settle(Cancelled()), 0.0))
-        elif claimed.expired:
-            self._settling.add(Ended(claimed, attempt.settle(Expired()), 0.0))
-        else:
-            self._running[claimed.lease.task] = attempt
-            attempt.task = self._loop.create_task(self._run(attempt))
-            if timeout := function.traits.timeout:
-                attempt.timer = self._loop.call_later(
-                    timeout.total_seconds(), self._stop, attempt, Why.TIMEOUT
-                )
-
-    async def _run(self, attempt: Attempt) -> None:
-        running.set(attempt.context)
-        settlement: Settlement | None
-        try:
-            result = await attempt.executor.run(attempt.function, attempt.context)
-            settlement = Settlement(verdict=Verdict.DONE, result=result)
-        except asyncio.CancelledError:
-            settlement = self._after_stop(attempt)
-        except BaseException as error:  # whatever a function raises ends its attempt, nothing else
-            settlement = attempt.settle(outcome_of(error, attempt.function))
-        self._end(attempt, settlement)
-
-    def _after_stop(self, attempt: Attempt) -> Settlement | None:
-        """What follows from an attempt that was stopped; None: write nothing."""
-        match attempt.why:
-            case Why.LOST:
-                return None
-            case Why.CANCEL:
-                return attempt.settle(Cancelled())
-            case Why.DRAIN:
-                return attempt.settle(HandedBack())
-            case Why.TIMEOUT:
-                seconds = attempt.function.traits.timeout
-                failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
-                return attempt.settle(Errored(failure))
-            case None:
-                failure = Failure(type="CancelledError", message="the function cancelled itself")
-                return attempt.settle(Errored(failure))
+        if claimed.cancel_requested or claimed.expired:
+            outcome = Cancelled() if claimed.cancel_requested else Expired()
+            self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
+            return None
+        self._running[claimed.lease] = attempt
+        if timeout := function.traits.timeout:
+            attempt.timer = self._loop.call_later(
+                timeout.total_seconds(), self._stop, attempt, Why.TIMEOUT
+            )
+        return attempt
 
     def _stop(self, attempt: Attempt, why: Why) -> None:
         attempt.stop(why)
@@ -213,16 +265,15 @@ class Slots:
                 attempt.why and attempt.why.value,
             )
             attempt.ended = True
-            self._settle(attempt, self._after_stop(attempt))
+            self._settle(attempt, attempt.after_stop())
 
     def _end(self, attempt: Attempt, settlement: Settlement | None) -> None:
         if attempt.timer:
             attempt.timer.cancel()
-        self._running.pop(attempt.claimed.lease.task, None)
+        self._running.pop(attempt.claimed.lease, None)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement)
-        self._fill()
         if len(self._ahead) + len(self._running) <= self.count:
             self._hungry()
         if not self._running:
@@ -232,9 +283,17 @@ class Slots:
         if settlement is None:
             self._holding.drop([attempt.claimed.lease])
             return
-        seconds = self._loop.time() - attempt.started
+        seconds = max(self._holding.now() - attempt.started, 1) / 1_000_000
         self._average = 0.9 * self._average + 0.1 * seconds if self._average else seconds
-        self._settling.add(Ended(attempt.claimed, settlement, seconds))
+        if attempt.committed:
+            self._note(attempt, settlement)
+        else:
+            self._settling.add(Ended(attempt.claimed, settlement, seconds))
+
+    def _note(self, attempt: Attempt, settlement: Settlement) -> None:
+        """It was written elsewhere."""
+        seconds = (self._holding.now() - attempt.started) / 1_000_000
+        self._settling.note(Ended(attempt.claimed, settlement, seconds))
 
     def _put_down(self, claimed: Claimed) -> None:
         """Give it back with its place and its attempt: it was not started."""
@@ -245,24 +304,23 @@ class Slots:
 
     def lost(self, leases: Sequence[Lease]) -> None:
         """Stop their work, and write nothing of it."""
-        gone = {lease.task: lease.grant for lease in leases}
-        self._ahead = deque(
-            (since, task)
-            for since, task in self._ahead
-            if gone.get(task.lease.task) != task.lease.grant
-        )
+        gone = frozenset(leases)
+        self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
+        if self._alone and self._alone.lease in gone:
+            self._alone = None
         for lease in leases:
-            attempt = self._running.get(lease.task)
-            if attempt and attempt.claimed.lease.grant == lease.grant:
+            attempt = self._running.get(lease)
+            if attempt and not attempt.ended:
                 logger.warning("task %s: its lease is lost, it is stopped", lease.task)
                 attempt.context.cancel_requested = True
                 self._stop(attempt, Why.LOST)
         self._holding.drop(leases)
+        self.fill()
+        self._hungry()
 
     def cancel(self, tasks: frozenset[UUID]) -> None:
-        for task in tasks:
-            attempt = self._running.get(task)
-            if attempt and not attempt.context.cancel_requested:
+        for attempt in list(self._running.values()):
+            if attempt.claimed.lease.task in tasks and not attempt.context.cancel_requested:
                 attempt.context.cancel_requested = True
                 # A sync function sees it by `check_cancelled`: its thread cannot be stopped.
                 if attempt.function.is_async or attempt.function.traits.isolation:

@@ -13,21 +13,25 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, StoreError
-from holdfast.notifier import Hint, Notifier
+from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.observer import Ended, Observer
 from holdfast.store import Store, WorkerRecord
 from holdfast.tasks.lane import Serving
+from holdfast.tasks.lifecycle import Verdict
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.pace import Pace, Polling
+from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
 from holdfast.work.settling import Settling
-from holdfast.work.slots import Choosing, Functions, Slots
+from holdfast.work.slots import Executors, Functions, Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
+from holdfast.work.vitals import Vitals
 
 __all__ = ["Settings", "Worker"]
 
 logger = logging.getLogger("holdfast.worker")
+_GRACES = 4  # in a row: also those of a low priority get their turn
 _LAST_WORDS = 5.0  # seconds to write what ended, where there was no time to drain
 
 
@@ -41,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     beat: timedelta = timedelta(seconds=30)
     drain_timeout: timedelta = timedelta(seconds=30)
     default_tries: int = 3
+    grace: timedelta = timedelta(milliseconds=50)  # for each priority above this worker's
 
     def __post_init__(self) -> None:
         faults = []
@@ -75,7 +80,7 @@ class Worker:
         record: WorkerRecord,
         settings: Settings,
         functions: Functions,
-        executors: Choosing,
+        executors: Executors,
         serving: Callable[[], Serving],
         lifecycle: WorkerLifecycle,
     ) -> None:
@@ -87,7 +92,10 @@ class Worker:
         self._wake = asyncio.Event()
         self._draining = False
         self._acquired = 0
-        holding = Holding(clock, settings.lease.total_seconds())
+        self._hinted = False
+        self._grace = 0.0
+        self.vitals = Vitals(clock, self._loop, settings.polling.most)
+        holding = self._holding = Holding(clock, settings.lease.total_seconds())
         self._claiming = Claiming(
             store,
             holding,
@@ -124,6 +132,8 @@ class Worker:
             lost=lambda leases: self._from_outside(self._slots.lost, leases),
             cancelled=lambda tasks: self._from_outside(self._slots.cancel, tasks),
             observer=observer,
+            feel=self._feel,
+            company=self._company,
         )
 
     # ── what others ask ──────────────────────────────────────────────────────────────────────
@@ -133,9 +143,11 @@ class Worker:
         return msgspec.structs.replace(
             self._record,
             active=self._slots.active,
-            status=str(self._lifecycle.state),
+            status=self.vitals.status(self._lifecycle.state),
             tasks_acquired=self._acquired,
+            tasks_recovered=self.vitals.tasks_recovered,
             poll_interval=self._pace.interval,
+            loop_lag=self.vitals.lag,
         )
 
     def facts(self) -> dict[str, Any]:
@@ -147,8 +159,12 @@ class Worker:
             "max_jobs": slots,
             "utilization": active / slots,
             "active_job_ids": [str(task) for task in self._slots.running],
+            "active_leases": len(self._holding),
             "tasks_acquired": self._acquired,
+            "tasks_recovered": self.vitals.tasks_recovered,
             "poll_interval": self._pace.interval,
+            "loop_lag": self.vitals.lag,
+            "status": self.vitals.status(self._lifecycle.state),
         }
 
     def look_now(self) -> None:
@@ -156,39 +172,59 @@ class Worker:
         self._pace.snap_back()
         self._wake.set()
 
+    def work_came(self) -> None:
+        """Tasks became ready that nobody gave a hint of: others may have more room for them."""
+        self.look_now()
+        self._notifier.tell([EVERYTHING])
+
+    def freed(self) -> None:
+        """A thread that could not be stopped has ended."""
+        self._slots.freed()
+
     # ── the life of a worker ─────────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
         """Until it is drained. Cancelled, it hands back what it holds and ends."""
         settling = asyncio.create_task(self._settling.run())
-        await self._renewal.start()
-        await self._notifier.listen(self._heard)
-        self._lifecycle.move(WorkerState.READY)
-        logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
+        try:
+            await self._renewal.start()
+            await self._notifier.listen(self._heard)
+            self._lifecycle.move(WorkerState.READY)
+            logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
+            await self._work(settling)
+        finally:
+            settling.cancel()
+            await self._renewal.stop()
+            self._lifecycle.move(WorkerState.STOPPED)
+            logger.info("worker %s has stopped", self._record.name)
+
+    async def _work(self, settling: "asyncio.Task[None]") -> None:
         claiming = asyncio.create_task(self._claim_for_ever())
         asked = asyncio.create_task(self._lifecycle.wait_until_drain())
-        patience = self._settings.drain_timeout.total_seconds()
         try:
             await asyncio.wait({claiming, asked, settling}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            patience = 0.0
+            await self._drain(claiming, patience=0.0)
+            raise
+        finally:
+            asked.cancel()
+        await self._drain(claiming, self._settings.drain_timeout.total_seconds())
+        for task in (claiming, settling):
+            if task.done() and not task.cancelled():
+                task.result()  # what ended the worker is told to whoever started it
+
+    async def _drain(self, claiming: "asyncio.Task[None]", patience: float) -> None:
         self._lifecycle.move(WorkerState.DRAINING)
-        asked.cancel()
         await self._stop_claiming(claiming, patience)
         await self._slots.drain(patience)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(patience, _LAST_WORDS)):
                 await self._settling.flush()
-        settling.cancel()
-        await self._renewal.stop()
-        self._lifecycle.move(WorkerState.STOPPED)
-        logger.info("worker %s has stopped", self._record.name)
-        if not claiming.cancelled():
-            claiming.result()
 
     async def _stop_claiming(self, claiming: "asyncio.Task[None]", patience: float) -> None:
         """A claim that is under way is waited for: what it brings must be handed back."""
         self._draining = True
+        self._slots.close()
         self._wake.set()
         await asyncio.wait({claiming}, timeout=max(patience, _LAST_WORDS))
         claiming.cancel()
@@ -214,6 +250,7 @@ class Worker:
                 await self._rest(self._pace.rest(None, random.random()))
                 continue
             reachable = True
+            self.vitals.answered()
             if found.tasks:
                 self._pace.snap_back()
                 self._acquired += len(found.tasks)
@@ -222,7 +259,9 @@ class Worker:
             elif not found.again:
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
-                await self._rest(seconds)
+                # Not past what was taken ahead, which somebody else may be free for.
+                await self._rest(min(seconds, self._slots.patience or seconds))
+                await self._give_way()
             self._slots.hand_back_stale()
 
     async def _rest(self, seconds: float | None) -> None:
@@ -231,27 +270,50 @@ class Worker:
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
 
+    async def _give_way(self) -> None:
+        """Idle workers of a higher priority heard the same hint: they come first."""
+        for _ in range(_GRACES):  # of a hint that came while we waited they have just heard
+            if not (self._hinted and self._grace) or self._draining:
+                break
+            self._hinted = False
+            await asyncio.sleep(self._grace)
+        self._hinted = False
+
     def _heard(self, hint: Hint) -> None:
+        if hint == EVERYTHING:  # hints were missed, maybe also of a cancel
+            self._renewal.look_now()
         match hint.kind:
             case "work":
                 queues = self._serving().queues
                 if hint.name == "*" or queues is None or hint.name in queues:
+                    self._hinted = True
                     self.look_now()
             case "cancel":
                 with suppress(ValueError):
                     if UUID(hint.name) in self._slots:
                         self._renewal.look_now()
 
+    def _feel(self) -> None:
+        self._observer.lagged(self.vitals.feel(full=self._slots.active >= self._slots.count))
+
+    def _company(self, workers: Sequence[WorkerRecord]) -> None:
+        steps = steps_below(self._record, (w for w in workers if w.id != self._record.id))
+        self._grace = steps * self._settings.grace.total_seconds()
+
     def _any_fenced(self) -> bool:
         return any(function.traits.fenced for function in self._functions().values())
 
     def _written(self, batch: Sequence[Ended]) -> None:
-        """A settle makes room behind a limit, here and elsewhere."""
-        if limited := self._claiming.limited:
-            queues = {ended.task.lane.queue for ended in batch if ended.task.lane in limited}
-            if queues:
-                self._notifier.tell(Hint("work", queue) for queue in queues)
-                self.look_now()
+        """A settle makes room behind a limit, here and elsewhere; and what is handed back is for
+        others."""
+        self._slots.fill()
+        limited = self._claiming.limited
+        back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
+        room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
+        if back or room:
+            self._notifier.tell(Hint("work", queue) for queue in back | room)
+        if room:
+            self.look_now()
 
     def _from_outside(self, act: Callable[[Any], None], news: Any) -> None:
         """The renewal speaks in its own thread."""

@@ -1,5 +1,5 @@
--- name: intern_lane
-select holdfast.intern_lane(:queue, :type, :version, :tags, :requires, :tenant)
+-- name: intern_lanes
+select holdfast.intern_lanes(:queues, :types, :versions, :tags, :requires, :tenants)
 
 -- name: accept
 -- Also on connections of callers, whose libraries may not ask for the types: they are said.

@@ -6,6 +6,13 @@ select
   id, grant_id, fence, worker, tries, max_tries, policy, alone, cancel_requested, expired, in_company, late
 from holdfast.lapsed(:batch)
 
+-- name: revoke
+-- A grant that nobody knows: whoever held it can neither renew nor settle, and recovery takes it back.
+update holdfast.lease e
+set grant_id = :grant, lease_timeout = holdfast.clock() - interval '1 microsecond'
+where e.id = :id and e.fence = :fence
+returning e.id
+
 -- name: expire
 select holdfast.expire(:batch)
 

@@ -186,7 +186,8 @@ select
 from holdfast.lease e
 join holdfast.lane l on l.id = e.lane
 left join holdfast.worker k on k.id = e.worker
-where not :lapsed or e.lease_timeout < holdfast.clock()
+where (not :lapsed or e.lease_timeout < holdfast.clock())
+  and (:older::float8 is null or e.started_at < holdfast.clock() - make_interval(secs => :older))
 order by e.lease_timeout
 limit :limit
 

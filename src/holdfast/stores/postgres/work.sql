@@ -47,8 +47,8 @@ from holdfast.lane l
 select
   ids, lanes, nps, seqs, fences, tries, payloads,
   specials, max_tries, policies, parents, cancels, expireds, alones,
-  contended, is_full, next_due, lane_change
-from holdfast.claim(:worker, :grant, :lanes, :turns, :want, :lease, :wait_gate, :durable)
+  contended, is_full, next_due, lane_change, memory
+from holdfast.claim(:worker, :grant, :lanes, :turns, :want, :lease, :wait_gate, :durable, :memory)
 
 -- name: claimed
 select

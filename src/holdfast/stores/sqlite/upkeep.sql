@@ -119,6 +119,13 @@ from past p
 cross join crowd c on c.worker = p.worker
 cross join task t on t.id = p.id
 
+-- name: lease.revoke
+-- A grant that nobody knows: whoever held it can neither renew nor settle, and recovery takes it back.
+update lease
+set grant_id = :grant, lease_timeout = :now - 1, boot = :boot, boot_end = :boot_now - 1
+where id = :id and fence = :fence
+returning id
+
 -- name: expiry.due
 select e.id
 from expiry e
@@ -164,6 +171,10 @@ on conflict (name) do update
 set next_at = excluded.next_at
 where chore.next_at <= :now or chore.next_at > :now + 2 * :every
 returning name
+
+-- name: chore.forget
+delete from chore
+where next_at < :now - :after
 
 -- name: cleanup.ended
 select o.id

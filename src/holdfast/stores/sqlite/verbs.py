@@ -16,6 +16,7 @@ from holdfast.stores.sqlite.procedures import (
     lanes,
     later,
     settle,
+    standing,
     steer,
     upkeep,
     views,
@@ -82,7 +83,7 @@ def _uuid(value: bytes) -> UUID:
 
 VERBS: dict[str, Verb] = {
     # enqueue
-    "intern_lane": _procedure(lanes.intern_lane),
+    "intern_lanes": _procedure(lanes.intern_lanes),
     "accept": _procedure(enqueue.accept),
     "known": _procedure(enqueue.known, writes=False),
     "key_holders": _procedure(keys.key_holders, writes=False),
@@ -112,6 +113,7 @@ VERBS: dict[str, Verb] = {
     # upkeep
     "promote": _procedure(later.promote),
     "lapsed": _procedure(upkeep.lapsed, writes=False),
+    "revoke": _statement("lease.revoke", writes=True),
     "expire": _procedure(upkeep.expire),
     "sweep_wakes": _procedure(later.sweep_wakes),
     "mark_stale": _procedure(upkeep.mark_stale),
@@ -127,6 +129,8 @@ VERBS: dict[str, Verb] = {
     "set_limit": _procedure(steer.set_limit),
     # views
     "get": _procedure(views.get, writes=False),
+    "standing": _procedure(standing.standing, page=True),
+    "standing_gates": _procedure(standing.standing_gates, page=True),
     "result": _statement("result"),
     "attempts": _statement("attempts"),
     "list_tasks": _procedure(views.list_tasks, page=True),

@@ -184,7 +184,8 @@ select
 from lease e
 join lane l on l.id = e.lane
 left join worker k on k.id = e.worker
-where not :lapsed or e.boot <> :boot or e.boot_end < :boot_now
+where (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
+  and (:older is null or e.started_at < :now - :older * 1e6)
 order by e.lease_timeout
 limit :limit
 

@@ -23,7 +23,7 @@ class AsyncPsycopg:
 
     async def fetch(self, statement: str, /, *values: Any) -> Sequence[Row]:
         psycopg: Any = sys.modules["psycopg"]
-        # A cursor of our own: those of the connection may want other parameters or give other rows.
+        # A cursor of our own: those of conn may want other parameters, or give other rows.
         async with psycopg.AsyncCursor(self._conn, row_factory=psycopg.rows.tuple_row) as cursor:
             await cursor.execute(pyformat(statement), named(values))
             rows: Sequence[Row] = await cursor.fetchall()

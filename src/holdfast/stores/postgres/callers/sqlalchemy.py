@@ -22,11 +22,12 @@ class AsyncSqlalchemy:
         self._conn: Any = None
 
     async def raw(self) -> Any:
+        self._conn = self._given
         if is_a(self._given, "sqlalchemy.ext.asyncio", "AsyncSession"):
+            _check_dialect(self._given.get_bind().dialect)
             self._conn = await self._given.connection()
-        else:
-            self._conn = self._given
-        return _checked(self._conn.dialect, await self._conn.get_raw_connection())
+        _check_dialect(self._conn.dialect)
+        return _in_transaction(await self._conn.get_raw_connection())
 
     async def fetch(self, statement: str, /, *values: Any) -> Sequence[Row]:
         spoken = _spoken(self._conn.dialect, statement, values)
@@ -50,21 +51,27 @@ class Sqlalchemy:
         return bool(self._given.dialect.is_async)
 
     def raw(self) -> Any:
-        is_session = is_a(self._given, "sqlalchemy.orm", "Session")
-        self._conn = self._given.connection() if is_session else self._given
-        return _checked(self._conn.dialect, self._conn.connection)
+        self._conn = self._given
+        if is_a(self._given, "sqlalchemy.orm", "Session"):
+            _check_dialect(self._given.get_bind().dialect)  # before it opens what we cannot use
+            self._conn = self._given.connection()
+        _check_dialect(self._conn.dialect)
+        return _in_transaction(self._conn.connection)
 
     def fetch(self, statement: str, /, *values: Any) -> Sequence[Row]:
         spoken = _spoken(self._conn.dialect, statement, values)
         return [tuple(row) for row in self._conn.exec_driver_sql(*spoken)]
 
 
-def _checked(dialect: Any, pooled: Any) -> Any:
+def _check_dialect(dialect: Any) -> None:
     if dialect.name != "postgresql" or dialect.driver not in ("asyncpg", "psycopg"):
         raise InvalidInput(
             f"conn= is a SQLAlchemy connection by {dialect.name}+{dialect.driver}; this store "
             "takes those by postgresql+asyncpg and postgresql+psycopg"
         )
+
+
+def _in_transaction(pooled: Any) -> Any:
     if pooled.dbapi_connection.autocommit:
         raise InvalidInput(
             "conn= has the isolation level AUTOCOMMIT, so the task would not wait for your rows; "

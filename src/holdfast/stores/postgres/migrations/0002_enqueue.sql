@@ -1,66 +1,92 @@
 -- Lanes are interned on an engine connection, never inside a caller's transaction: after its
 -- rollback an id that somebody remembered would lead nowhere.
 
-create function holdfast.intern_lane(
-  p_queue text,
-  p_type text,
-  p_version text,
+-- Tags and requirements as JSON texts: lists of lists must be of equal length here. Answers the numbers in
+-- the order of the lanes.
+
+create function holdfast.intern_lanes(
+  p_queues text[],
+  p_types text[],
+  p_versions text[],
   p_tags text[],
   p_requires text[],
-  p_tenant text
+  p_tenants text[]
 )
-returns int
+returns int[]
 language plpgsql
 as $$
 declare
-  found_id int;
+  ids int[];
 begin
-  select l.id into found_id
-  from holdfast.lane l
-  where l.type = p_type
-    and l.queue = p_queue
-    and l.tenant = p_tenant
-    and l.version = p_version
-    and l.tags = p_tags
-    and l.requires = p_requires;
-  if found_id is not null then
-    return found_id;
+  ids := holdfast.lane_ids(p_queues, p_types, p_versions, p_tags, p_requires, p_tenants);
+  if array_position(ids, null) is null then
+    return ids;
   end if;
 
   -- Locked first: pausing and limiting alter lanes too, and a new lane must not miss them.
   update holdfast.lane_change set moved = moved + 1;
 
   insert into holdfast.queue (name)
-  values (p_queue)
+  select distinct a.queue
+  from unnest(p_queues) as a (queue)
+  order by a.queue
   on conflict do nothing;
 
   insert into holdfast.lane (queue, type, version, tags, requires, tenant, paused, gates, pool)
   select
-    p_queue, p_type, p_version, p_tags, p_requires, p_tenant,
-    (select q.paused from holdfast.queue q where q.name = p_queue),
+    a.queue, a.type, a.version,
+    array(select jsonb_array_elements_text(a.tags::jsonb)),
+    array(select jsonb_array_elements_text(a.requires::jsonb)),
+    a.tenant,
+    (select q.paused from holdfast.queue q where q.name = a.queue),
     (
       select array_agg(g.id order by g.id)
       from holdfast.gate g
-      where (g.kind, g.name) in (('type', p_type), ('queue', p_queue))
+      where (g.kind, g.name) in (('type', a.type), ('queue', a.queue))
         and (g.max_running is not null or g.rate_interval is not null)
     ),
     0
+  from unnest(p_queues, p_types, p_versions, p_tags, p_requires, p_tenants, ids) with ordinality
+    as a (queue, type, version, tags, requires, tenant, id, n)
+  where a.id is null
+  order by a.n
   on conflict do nothing;
 
-  select l.id into found_id
-  from holdfast.lane l
-  where l.type = p_type
-    and l.queue = p_queue
-    and l.tenant = p_tenant
-    and l.version = p_version
-    and l.tags = p_tags
-    and l.requires = p_requires;
-
   update holdfast.lane l
-  set pool = (select min(o.id) from holdfast.lane o where o.type = p_type and o.tenant = p_tenant)
-  where l.id = found_id and l.pool = 0;
+  set pool = (select min(o.id) from holdfast.lane o where o.type = l.type and o.tenant = l.tenant)
+  where l.type = any (p_types) and l.pool = 0;
 
-  return found_id;
+  return holdfast.lane_ids(p_queues, p_types, p_versions, p_tags, p_requires, p_tenants);
+end $$;
+
+
+-- Null for a lane that nobody has interned yet.
+
+create function holdfast.lane_ids(
+  p_queues text[],
+  p_types text[],
+  p_versions text[],
+  p_tags text[],
+  p_requires text[],
+  p_tenants text[]
+)
+returns int[]
+language plpgsql
+as $$
+begin
+  return array(
+    select l.id
+    from unnest(p_queues, p_types, p_versions, p_tags, p_requires, p_tenants) with ordinality
+      as a (queue, type, version, tags, requires, tenant, n)
+    left join holdfast.lane l
+      on l.type = a.type
+      and l.queue = a.queue
+      and l.tenant = a.tenant
+      and l.version = a.version
+      and l.tags = array(select jsonb_array_elements_text(a.tags::jsonb))
+      and l.requires = array(select jsonb_array_elements_text(a.requires::jsonb))
+    order by a.n
+  );
 end $$;
 
 

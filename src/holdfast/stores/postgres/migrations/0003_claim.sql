@@ -55,14 +55,14 @@ begin
     where l.id = any (ids) and l.lane = 0
     order by l.id
   loop
-    lane_id := holdfast.intern_lane(
-      homeless.parts ->> 'queue',
-      homeless.parts ->> 'type',
-      homeless.parts ->> 'version',
-      array(select jsonb_array_elements_text(homeless.parts -> 'tags')),
-      array(select jsonb_array_elements_text(homeless.parts -> 'requires')),
-      homeless.parts ->> 'tenant'
-    );
+    lane_id := (holdfast.intern_lanes(
+      array[homeless.parts ->> 'queue'],
+      array[homeless.parts ->> 'type'],
+      array[homeless.parts ->> 'version'],
+      array[homeless.parts ->> 'tags'],
+      array[homeless.parts ->> 'requires'],
+      array[homeless.parts ->> 'tenant']
+    ))[1];
     update holdfast.later l set lane = lane_id, parts = null where l.id = homeless.id;
     update holdfast.task t set lane = lane_id where t.id = homeless.id;
   end loop;
@@ -283,7 +283,12 @@ end $$;
 --   again at once with it as wait_gate: the call then queues for that gate, holding nothing.
 -- specials: the few that have more to say; the arrays after it are theirs.
 -- is_full: work waits behind a gate that has no room.
+-- memory: hand it to the next claim, whatever its lanes; null: there is nothing to remember.
 -- An id that stands in ready twice raises 23505 here: call repair, report, and ask again.
+--
+-- Each round looks at the heads of the lanes, from where they last stood, and takes from the best. A
+-- look that passed something by (see beyond and walk) is followed by a whole one before the claim comes
+-- back short.
 
 create function holdfast.claim(
   p_worker bigint,
@@ -294,6 +299,7 @@ create function holdfast.claim(
   p_lease float8,
   wait_gate int,
   durable boolean,
+  inout memory jsonb default null,
   out ids uuid[],
   out lanes int[],
   out nps smallint[],
@@ -326,21 +332,37 @@ as $$
 declare
   stamp timestamptz;
   want int := p_want;
-  open_lanes int[] := p_lanes;             -- lanes still worth a look
-  open_turns int[] := p_turns;
-  chosen int[];                            -- lanes whose head has the best priority, best first
+  many constant boolean := cardinality(p_lanes) > 500;
+  looked_at timestamptz;
+  is_whole boolean := false;               -- nothing was passed by
+  entries bigint;                          -- of the index, read before a whole look
+  open_lanes int[];                        -- lanes to be looked at
+  open_turns int[];
+  known_lanes int[];                       -- lanes whose heads are known
+  known_turns int[];
+  known_nps smallint[];
+  known_seqs bigint[];
+  chosen int[];                            -- lanes whose heads have the best priorities, best first
+  chosen_turns int[];
+  chosen_nps smallint[];                   -- where their heads stand
+  chosen_seqs bigint[];
   chosen_gates jsonb;
   shares float8[];
   best smallint;
+  worst smallint;                          -- of the chosen heads
   upto smallint;                           -- how far down in priority this round may go
-  batch int[];                             -- lanes that one statement takes from
-  batch_shares float8[];
+  wide int := 1;                           -- how many lanes of several priorities a round may choose
+  reach smallint;                          -- and how far down they are
+  since int;                               -- from which of the chosen on one statement takes
+  depth int;
+  picked tid[];
   gates int[];
   room int;
   opens float8;
   took int;
   locked int := 0;                         -- gated lanes cost a lock each: bounded per call
   shut int[] := '{}';                      -- gates that are full, or held by another claim
+  struck int[] := '{}';                    -- lanes whose heads another claim is taking
   full_gates int[];
   pools int[];
   got record;
@@ -362,48 +384,89 @@ begin
     perform holdfast.admit(greatest(p_want, 100), pools);
   end if;
 
-  while want > 0 and cardinality(open_lanes) > 0 loop
+  while want > 0 loop
+    if chosen is null then
+      exit when is_whole;
+      wide := 1;
+      reach := null;
+      if many then
+        select
+          w.lanes, w.turns, w.nps, w.seqs, w.reached is null,
+          case when w.reached is not null then jsonb_build_object('after', w.reached) end
+        into known_lanes, known_turns, known_nps, known_seqs, is_whole, memory
+        from holdfast.walk(
+          p_lanes, p_turns, (memory ->> 'after')::int, case when looked_at is null then 1000 end
+        ) w;
+      elsif looked_at is null and stamp - (memory ->> 'at')::timestamptz between '0' and '1 second' then
+        select b.lanes, b.turns, b.nps, b.seqs
+        into known_lanes, known_turns, known_nps, known_seqs
+        from holdfast.beyond(memory -> 'floors', p_lanes, p_turns) b;
+      else
+        open_lanes := p_lanes;
+        open_turns := p_turns;
+        known_lanes := null;
+        known_nps := null;
+        known_seqs := null;
+        is_whole := true;
+        entries := pg_stat_get_xact_tuples_returned('holdfast.ready_order'::regclass);
+      end if;
+      looked_at := stamp;
+    end if;
+
     with head as materialized (
-      select l.id as lane, coalesce(u.turn, 0) as turn, l.gates, h.np, h.seq
-      from unnest(open_lanes, open_turns) as u (lane, turn)
+      select l.id as lane, coalesce(p.turn, 0) as turn, l.gates, p.np, p.seq
+      from (
+        select u.lane, u.turn, h.np, h.seq
+        from unnest(open_lanes, open_turns) as u (lane, turn)
+        cross join lateral (
+          select r.np, r.seq
+          from holdfast.ready r
+          where r.lane = u.lane
+          order by r.np, r.seq
+          limit 1
+        ) h
+        union all
+        select k.lane, k.turn, k.np, k.seq
+        from unnest(known_lanes, known_turns, known_nps, known_seqs) as k (lane, turn, np, seq)
+      ) p
       join holdfast.lane l
-        on l.id = any (array[u.lane]) and not l.paused and (l.gates is null or not l.gates && shut)
-      cross join lateral (
-        select r.np, r.seq
-        from holdfast.ready r
-        where r.lane = l.id
-        order by r.np, r.seq
-        limit 1
-      ) h
+        on l.id = any (array[p.lane])
+          and not l.paused
+          and (l.gates is null or not l.gates && shut)
+          and l.id <> all (struck)
     ), top as (
       select
         h.*,
         1.0 / (count(*) over (partition by h.turn) * (dense_rank() over (order by h.turn) + dense_rank() over (order by h.turn desc) - 1)) as share
       from head h
-      where h.np = (select min(np) from head)
+      where h.np <= greatest(reach, (select min(m.np) from head m))
     )
     select
-      min(t.np),
-      array_agg(t.lane order by t.turn, t.seq),
-      jsonb_agg(t.gates order by t.turn, t.seq),
-      array_agg(t.share::float8 order by t.turn, t.seq),
-      (select min(h.np) from head h where h.np > (select min(np) from head))
-    into best, chosen, chosen_gates, shares, upto
-    from top t;
+      min(t.np), max(t.np), array_agg(t.lane), array_agg(t.turn), array_agg(t.np), array_agg(t.seq),
+      jsonb_agg(t.gates), array_agg(t.share::float8),
+      (select min(h.np) from head h where h.np > (select min(m.np) from head m))
+    into best, worst, chosen, chosen_turns, chosen_nps, chosen_seqs, chosen_gates, shares, upto
+    from (
+      select t.* from top t order by t.turn, t.seq
+    ) t;
 
-    exit when chosen is null;
+    if entries is not null then            -- the first round after a whole look
+      entries := pg_stat_get_xact_tuples_returned('holdfast.ready_order'::regclass) - entries;
+      memory := case when entries > 5000 then holdfast.stay(memory, looked_at) end;
+      entries := null;
+    end if;
+    continue when chosen is null;
+
     -- Alone at the top, a lane may give all that is at least as urgent as the best head elsewhere.
-    if cardinality(chosen) > 1 then
+    if worst > best then
+      upto := worst;
+    elsif cardinality(chosen) > 1 then
       upto := best;
     else
       upto := coalesce(upto, 32767);
     end if;
-
-    batch := '{}';
-    batch_shares := '{}';
+    since := 1;
     for at in 1 .. cardinality(chosen) loop
-      batch := batch || chosen[at];
-      batch_shares := batch_shares || shares[at];
       room := want;
       gates := null;
       if jsonb_typeof(chosen_gates -> (at - 1)) = 'array' then
@@ -411,8 +474,7 @@ begin
       end if;
 
       if gates && shut then
-        batch := '{}';
-        batch_shares := '{}';
+        since := at + 1;
         continue;
       elsif gates is null then
         -- neighbours without a gate are taken together, in one statement
@@ -438,8 +500,7 @@ begin
           if opens > 0 then
             next_due := least(next_due, opens);
           end if;
-          batch := '{}';
-          batch_shares := '{}';
+          since := at + 1;
           continue;
         end if;
 
@@ -453,8 +514,7 @@ begin
         if took < cardinality(gates) then
           contended := coalesce(contended, case when locked <= 64 then gates[1] else 0 end);
           shut := shut || gates;
-          batch := '{}';
-          batch_shares := '{}';
+          since := at + 1;
           continue;
         end if;
 
@@ -491,19 +551,60 @@ begin
           if opens > 0 then
             next_due := least(next_due, opens);
           end if;
-          batch := '{}';
-          batch_shares := '{}';
+          since := at + 1;
           continue;
         end if;
-        batch_shares := array[1.0];
+        shares[at] := 1.0;
+      end if;
+
+      -- Lanes of several priorities: the best rows of all, each read no deeper than twice its share.
+      -- Where one has more, nothing below what was read of it may be taken. Also where much lies
+      -- before the heads: this starts at them, which costs a little where nothing does.
+      picked := null;
+      if worst > best or memory ? 'at' then
+        depth := greatest(ceil(2.0 * room / (at - since + 1)), 16);
+        with seen as materialized (
+          select x.*, b.turn, b.share
+          from unnest(
+            chosen[since:at], chosen_nps[since:at], chosen_seqs[since:at], chosen_turns[since:at], shares[since:at]
+          ) as b (lane, np, seq, turn, share)
+          cross join lateral (
+            select
+              y.*,
+              row_number() over (partition by y.np order by y.seq) as nth,
+              case when count(*) over () = depth then max(y.np) over () end as floor
+            from (
+              select q.ctid, q.np, q.seq
+              from holdfast.ready q
+              where q.lane = b.lane and (q.np, q.seq) >= (b.np, b.seq) and q.np <= upto
+              order by q.np, q.seq
+              limit case when worst > best then depth else ceil(room * b.share) end
+            ) y
+          ) x
+        ), held as (
+          select q.ctid
+          from holdfast.ready q
+          where q.ctid = any (array(
+            select s.ctid
+            from seen s
+            where s.np <= coalesce((select min(f.floor) from seen f), 32767)
+            order by s.np, s.nth / s.share, s.turn, s.seq
+            limit room
+          ))
+          for update skip locked
+        )
+        select
+          coalesce((select array_agg(h.ctid) from held h), '{}'),
+          case when worst > best and (select min(f.floor) from seen f) is not null then 0 else wide end
+        into picked, wide;
       end if;
 
       stamp := holdfast.clock();
       with taken as (
         delete from holdfast.ready r
-        where r.ctid = any (array(
+        where r.ctid = any (coalesce(picked, array(
           select x.ctid
-          from unnest(batch, batch_shares) as b (lane, share)
+          from unnest(chosen[since:at], shares[since:at]) as b (lane, share)
           cross join lateral (
             select q.ctid
             from holdfast.ready q
@@ -513,7 +614,7 @@ begin
             for update skip locked
           ) x
           limit room
-        ))
+        )))
         returning r.*
       ), leased as (
         insert into holdfast.lease (
@@ -580,17 +681,57 @@ begin
 
       if took = 0 then                     -- a head was seen, but another claim is taking it
         contended := coalesce(contended, 0);
-        got := holdfast.strike(open_lanes, open_turns, batch);
-        open_lanes := got.lanes;
-        open_turns := got.turns;
+        struck := struck || chosen[since:at];
       end if;
 
       want := want - took;
       exit when want = 0;
-      batch := '{}';
-      batch_shares := '{}';
+      since := at + 1;
     end loop;
+
+    -- Short: go on from where the heads stand, with several priorities at once, as many whole ones
+    -- as these lanes have, no gate among them.
+    if want > 0 then
+      wide := greatest(least(wide * 4, 256), 1);
+      with head as materialized (
+        select l.id as lane, u.turn, h.np, h.seq, l.gates is not null as gated
+        from unnest(
+          coalesce(known_lanes, open_lanes), coalesce(known_turns, open_turns), known_nps, known_seqs
+        ) as u (lane, turn, np, seq)
+        cross join lateral (
+          select r.np, r.seq
+          from holdfast.ready r
+          where r.lane = u.lane
+            and (r.np, r.seq) >= (coalesce(u.np, (-32768)::smallint), coalesce(u.seq, 0))
+          order by r.np, r.seq
+          limit 1
+        ) h
+        join holdfast.lane l
+          on l.id = any (array[u.lane])
+            and not l.paused
+            and (l.gates is null or not l.gates && shut)
+            and l.id <> all (struck)
+      )
+      select
+        array_agg(d.lane), array_agg(d.turn), array_agg(d.np), array_agg(d.seq),
+        max(d.np) filter (where d.lanes <= wide and not d.gated)
+      into known_lanes, known_turns, known_nps, known_seqs, reach
+      from (
+        select h.lane, h.turn, h.np, h.seq, count(*) over up as lanes, bool_or(h.gated) over up as gated
+        from head h
+        window up as (order by h.np)
+      ) d;
+      open_lanes := null;
+      open_turns := null;
+      if known_lanes is null then
+        chosen := null;
+      end if;
+    end if;
   end loop;
+
+  if memory ? 'at' and ids is not null then
+    memory := holdfast.advance(memory, lanes, nps, seqs);
+  end if;
 
   if want = 0 then
     contended := null;
@@ -619,14 +760,172 @@ begin
 end $$;
 
 
-create function holdfast.strike(inout lanes int[], inout turns int[], struck int[])
+-- Floors. While somebody holds an old snapshot, what was taken stays in the index and is read again by
+-- every look. So a claim that read much more than it found remembers, for each lane and priority, the
+-- last place that it took: up to there nobody stands. A row may still come to stand there (of a slower
+-- transaction, or given back with its old place), so floors hold for one second after a whole look,
+-- and a claim that would come back short makes a whole look itself. A floor hides nothing of any other
+-- priority, more urgent or less.
+
+create function holdfast.beyond(
+  p_floors jsonb, p_lanes int[], p_turns int[], out lanes int[], out turns int[], out nps smallint[], out seqs bigint[]
+)
 language sql
-immutable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
-  select array_agg(u.lane), array_agg(u.turn)
-  from unnest(lanes, turns) as u (lane, turn)
-  where u.lane <> all (struck)
+  with stretch as materialized (           -- from a floor down to the priority of the next
+    select s.lane, s.np, s.seq, lead(s.np::int, 1, 32768) over (partition by s.lane order by s.np) as upto
+    from (
+      select u.lane, (-32768)::smallint as np, 0::bigint as seq
+      from unnest(p_lanes) as u (lane)
+      union all
+      select f.lane, f.np, f.seq
+      from jsonb_to_recordset(p_floors) as f (lane int, np smallint, seq bigint)
+      where f.lane = any (p_lanes)
+    ) s
+  ), head as (
+    select distinct on (s.lane) s.lane, h.np, h.seq
+    from stretch s
+    cross join lateral (
+      select r.np, r.seq
+      from holdfast.ready r
+      where r.lane = s.lane and (r.np, r.seq) > (s.np, s.seq) and r.np < s.upto
+      order by r.np, r.seq
+      limit 1
+    ) h
+    order by s.lane, h.np
+  )
+  select
+    array_agg(h.lane), array_agg(p_turns[array_position(p_lanes, h.lane)]), array_agg(h.np), array_agg(h.seq)
+  from head h
 $$;
+
+
+-- After a whole look: the floors that nobody has come to stand below stay.
+
+create function holdfast.stay(memory jsonb, looked_at timestamptz)
+returns jsonb
+language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+  select jsonb_build_object('at', looked_at, 'floors', coalesce(jsonb_agg(to_jsonb(f)), '[]'))
+  from jsonb_to_recordset(memory -> 'floors') as f (lane int, np smallint, seq bigint)
+  cross join lateral (
+    select min(x.seq) as seq
+    from (
+      select r.seq
+      from holdfast.ready r
+      where r.lane = f.lane and r.np = f.np and r.seq <= f.seq
+      order by r.seq
+      limit 1
+    ) x
+  ) below
+  where below.seq is null
+$$;
+
+
+-- After a claim: up to the last that it took. Too many floors would cost more than they spare.
+
+create function holdfast.advance(memory jsonb, lanes int[], nps smallint[], seqs bigint[])
+returns jsonb
+language sql
+as $$
+  select jsonb_set(memory, '{floors}', jsonb_agg(to_jsonb(f)))
+  from (
+    select m.lane, m.np, max(m.seq) as seq
+    from (
+      select o.lane, o.np, o.seq
+      from jsonb_to_recordset(memory -> 'floors') as o (lane int, np smallint, seq bigint)
+      union all
+      select t.lane, t.np, t.seq
+      from unnest(lanes, nps, seqs) as t (lane, np, seq)
+    ) m
+    group by m.lane, m.np
+    order by max(m.seq) desc
+    limit 256
+  ) f
+$$;
+
+
+-- Many lanes, most of them empty: one step finds the next lane that somebody waits in, with its head.
+-- A step never lands before the next lane that is asked for, so it takes no more steps than there are
+-- lanes asked for, nor than there are lanes with somebody in them. p_lanes must be sorted.
+-- Up to p_most steps, from p_after on and around: beyond that many lanes with somebody in them a claim
+-- sees a window of them, and the next claim the next one. Priority, turns and the oldest head then hold
+-- among the lanes of the window; a lane is passed by for no more than (lanes / p_most) claims.
+-- reached: where the window ends; null: all were seen.
+
+create function holdfast.walk(
+  p_lanes int[], p_turns int[], p_after int, p_most int,
+  out lanes int[], out turns int[], out nps smallint[], out seqs bigint[], out reached int
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  start int := coalesce(p_after, 0);
+  upto int := 2147483647;
+  got record;
+begin
+  loop
+    with recursive step as (
+      select start as lane, null::smallint as np, null::bigint as seq, width_bucket(start, p_lanes) as place
+      union all
+      select n.lane, n.np, n.seq, width_bucket(n.lane, (select p_lanes || '{}'))  -- a flat array: else copied at each step
+      from step s
+      cross join lateral (
+        select r.lane, r.np, r.seq
+        from holdfast.ready r
+        where r.lane >= p_lanes[s.place + 1] and r.lane <= upto
+        order by r.lane, r.np, r.seq
+        limit 1
+      ) n
+    ), seen as materialized (
+      select s.*, s.np is not null and p_lanes[s.place] = s.lane as asked
+      from step s
+      limit p_most + 1
+    )
+    select
+      count(*)::int - 1 as steps,
+      max(s.lane) as lane,
+      array_agg(s.lane) filter (where s.asked) as lanes,
+      array_agg(p_turns[s.place]) filter (where s.asked) as turns,
+      array_agg(s.np) filter (where s.asked) as nps,
+      array_agg(s.seq) filter (where s.asked) as seqs
+    into got
+    from seen s;
+    lanes := lanes || got.lanes;
+    turns := turns || got.turns;
+    nps := nps || got.nps;
+    seqs := seqs || got.seqs;
+
+    p_most := p_most - got.steps;
+    if p_most <= 0 then
+      reached := got.lane;
+      return;
+    end if;
+    exit when start = 0;
+    upto := start;                         -- around, up to where it began
+    start := 0;
+  end loop;
+end $$;
 
 
 -- What a claim whose answer was lost has taken and still holds.

@@ -239,3 +239,172 @@ begin
   left join oldest o on o.queue = q.name
   order by q.name;
 end $$;
+
+
+-- Where one task stands. In ready and blocked it is found only by walking its line, so no further than
+-- needed: p_cap in its lane; ten times that behind its key, and whose key has more waits there.
+
+create function holdfast.standing(p_id uuid, p_cap int)
+returns table (
+  place text, queue text, type text, version text, tags text[], requires text[], tenant text, key text, pool int,
+  due float8, paused boolean, ahead int, cancel_requested boolean, reason text, holder text, seconds_left float8
+)
+language plpgsql
+stable                                     -- one snapshot for all statements: it cannot move in between
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz := holdfast.clock();
+  found_lane int;
+  line uuid[];
+begin
+  select
+    case
+      when o.id is not null then 'outcome'
+      when e.id is not null then 'lease'
+      when w.waiting is not null then 'waiting'
+      when w.id is not null then 'later'
+    end,
+    coalesce(l.queue, w.parts ->> 'queue'),
+    coalesce(l.type, w.parts ->> 'type'),
+    coalesce(l.version, w.parts ->> 'version'),
+    coalesce(l.tags, array(select jsonb_array_elements_text(w.parts -> 'tags'))),
+    coalesce(l.requires, array(select jsonb_array_elements_text(w.parts -> 'requires'))),
+    coalesce(l.tenant, w.parts ->> 'tenant'),
+    t.concurrency_key,
+    l.pool,
+    case
+      when w.run_at > stamp and w.run_at < 'infinity'
+      then extract(epoch from w.run_at - stamp)::float8
+    end,
+    exists (
+      select from holdfast.queue q
+      where q.name = coalesce(l.queue, w.parts ->> 'queue') and q.paused
+    ),
+    t.cancel_requested,
+    w.waiting,
+    case when e.id is not null then coalesce(k.name, e.worker::text) end,
+    extract(epoch from e.lease_timeout - stamp)::float8,
+    t.lane
+  into
+    place, queue, type, version, tags, requires, tenant, key, pool, due, paused,
+    cancel_requested, reason, holder, seconds_left, found_lane
+  from holdfast.task t
+  left join holdfast.lane l on l.id = t.lane
+  left join holdfast.outcome o on o.id = t.id
+  left join holdfast.lease e on e.id = t.id
+  left join holdfast.later w on w.id = t.id
+  left join holdfast.worker k on k.id = e.worker
+  where t.id = p_id;
+  if not found then
+    return;
+  end if;
+
+  if place is null then
+    line := array(
+      select r.id
+      from holdfast.ready r
+      where r.lane = found_lane
+      order by r.np, r.seq
+      limit p_cap
+    );
+    ahead := array_position(line, p_id) - 1;
+    if ahead is null and key is not null then
+      line := array(
+        select b.id
+        from holdfast.blocked b
+        where b.pool = standing.pool and b.key = standing.key
+        order by b.np, b.seq
+        limit 10 * p_cap
+      );
+      ahead := least(array_position(line, p_id) - 1, p_cap);
+      if array_position(line, p_id) is not null or cardinality(line) = 10 * p_cap then
+        place := 'blocked';
+      end if;
+    end if;
+    place := coalesce(place, 'ready');
+    ahead := coalesce(ahead, p_cap);
+  end if;
+  return next;
+end $$;
+
+
+-- The limits that a task passes, how much of each is taken, and by whom where it is full. The counter of
+-- a gate that limits no number is not told: leases older than its rate are not in it.
+
+create function holdfast.standing_gates(
+  p_id uuid, p_type text, p_queue text, p_pool int, p_key text, p_most int
+)
+returns table (
+  kind text, name text, max_running int, running int, max_per_key int, running_of_key int, rate_opens float8,
+  occupants uuid[]
+)
+language plpgsql
+stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz := holdfast.clock();
+  of_key int;
+begin
+  of_key := greatest(
+    coalesce((select g.running from holdfast.key_gate g where g.pool = p_pool and g.key = p_key), 0)
+    - coalesce((select sum(n.freed) from holdfast.nudge n where n.pool = p_pool and n.key = p_key), 0),
+    0
+  );
+  return query
+  with passed as materialized (
+    select
+      g.id, g.kind, g.name, g.max_running,
+      case
+        when g.max_running is not null
+        then g.running - coalesce((select sum(f.n) from holdfast.freed f where f.gate = g.id), 0)::int
+      end as running,
+      g.max_per_key,
+      case when g.max_per_key is not null and p_key is not null then of_key end as of_key,
+      -- nobody waits for more than one start: a rate that is further ahead is put right by the next claim
+      case
+        when g.rate_next is not null
+        then least(
+          extract(epoch from g.rate_next - stamp)::float8 - (g.rate_burst - 1) * g.rate_interval, g.rate_interval
+        )
+      end as opens
+    from holdfast.gate g
+    where (g.kind = 'type' and g.name = p_type or g.kind = 'queue' and g.name = p_queue)
+      and (g.max_running is not null or g.max_per_key is not null or g.rate_interval is not null)
+  )
+  select
+    p.kind, p.name, p.max_running, p.running, p.max_per_key, p.of_key,
+    case when p.opens > 0 then p.opens end,
+    array(
+      select e.id
+      from holdfast.lease e
+      where (p.running >= p.max_running or p.of_key >= p.max_per_key)
+        and e.id <> p_id
+        and (
+          (p.running >= p.max_running and p.id = any (e.gates))
+          or (
+            p.of_key >= p.max_per_key
+            and e.key = p_key
+            and exists (select from holdfast.lane l where l.id = e.lane and l.pool = p_pool)
+          )
+        )
+      order by e.started_at, e.id
+      limit p_most
+    )
+  from passed p
+  order by p.kind desc;                    -- the function's before the queue's
+end $$;

@@ -43,11 +43,12 @@ def claim(
     lease: float,
     wait_gate: int | None,
     durable: bool,
+    memory: str | None,
 ) -> list[tuple[Any, ...]]:
     """One row, by columns. There is one writer: nothing is contended and every commit durable."""
-    del wait_gate, durable
+    del wait_gate, durable, memory
     if held := s.rows("claim.again", worker=worker, grant=grant):
-        return [(*_columns(s, held), None, False, None, s.value("lane_change"))]
+        return [(*_columns(s, held), None, False, None, s.value("lane_change"), None)]
     _bring_in(s, lanes, max(want, 100))
     holder = {"worker": worker, "grant": grant.bytes, "lease": micros(lease)}
     turn_of = dict(zip(lanes, [*(turns or ()), *repeat(0, len(lanes))], strict=False))
@@ -77,7 +78,7 @@ def claim(
         opens += [due for (due,) in s.rows("later.next") if due is not None]
         if keys_left(s, lanes):
             opens.append(0.0)  # ask again at once: more keys may have room
-    news = (None, full, min(opens, default=None), s.value("lane_change"))
+    news = (None, full, min(opens, default=None), s.value("lane_change"), None)
     return [(*_columns(s, taken), *news)]
 
 

@@ -4,34 +4,34 @@ from typing import Any
 
 from holdfast.stores.sqlite.session import Session
 
-__all__ = ["intern_lane", "pools"]
+__all__ = ["intern_lanes", "pools"]
 
 
-def intern_lane(
+def intern_lanes(
     s: Session,
     *,
-    queue: str,
-    type: str,
-    version: str,
+    queues: list[str],
+    types: list[str],
+    versions: list[str],
     tags: list[str],
     requires: list[str],
-    tenant: str,
-) -> list[tuple[int]]:
-    parts: dict[str, Any] = {
-        "queue": queue,
-        "type": type,
-        "version": version,
-        "tags": tags,
-        "requires": requires,
-        "tenant": tenant,
-    }
-    found = s.value("lane.find", **parts)
-    if found is None:
+    tenants: list[str],
+) -> list[tuple[list[int]]]:
+    """Tags and requirements as JSON texts. Answers the numbers in the order of the lanes."""
+    names = ("queue", "type", "version", "tags", "requires", "tenant")
+    columns = zip(queues, types, versions, tags, requires, tenants, strict=True)
+    lanes = [dict(zip(names, parts, strict=True)) for parts in columns]
+    ids = [s.value("lane.find", **lane) for lane in lanes]
+    if None in ids:
         s.run("lane.moved")
-        s.run("lane.add_queue", queue=queue)
-        found = s.value("lane.add", **parts)
-        s.run("lane.join_pool", id=found, type=type, tenant=tenant)
-    return [(found,)]
+    return [([_add(s, lane) if id is None else id for id, lane in zip(ids, lanes, strict=True)],)]
+
+
+def _add(s: Session, lane: dict[str, Any]) -> int:
+    s.run("lane.add_queue", queue=lane["queue"])
+    id: int = s.value("lane.add", **lane)
+    s.run("lane.join_pool", id=id, type=lane["type"], tenant=lane["tenant"])
+    return id
 
 
 def pools(s: Session) -> dict[int, int]:

@@ -54,6 +54,7 @@ def cleanup(
         rows = s.rows("cleanup.failed", retention=micros(dead_letters), batch=batch)
         old += [id for (id,) in rows]
     forget_workers(s, after=retention, batch=batch)
+    s.run("chore.forget", after=kept)
     return [(len(_forget(s, old)),)]
 
 

@@ -1,0 +1,1 @@
+"""Holdfast beside other task queues: the same tasks, the same ledger, one table."""

@@ -1,0 +1,57 @@
+"""Who is measured, in which environment, on which store. Every module offers the same verbs:
+
+- `SETTINGS`: what is set, in a line
+- `async setup(url)`: make tables, connect
+- `async enqueue(task, numbers)`: `noop` or `hold`, one for each number; acknowledged on return
+- `command(slots)`: how to start a worker with so many slots; it finds BENCH_URL, BENCH_LEDGER and
+  BENCH_WORKER in its environment
+"""
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["ROSTER", "Peer", "Store"]
+
+Store = Literal["postgres", "redis", "sqlite"]
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    name: str
+    title: str
+    module: str
+    store: Store
+    package: str
+    slots: tuple[int, ...]  # for throughput: each is tried, the fastest counts
+    ours: bool = False
+
+
+def _peer(name: str, title: str, store: Store, *slots: int) -> Peer:
+    library = name.partition("-")[0]
+    return Peer(
+        name=name,
+        title=title,
+        module=f"bench.peers.{library}_peer",
+        store=store,
+        package=library,
+        slots=slots,
+        ours=library == "holdfast",
+    )
+
+
+ROSTER = [
+    _peer("holdfast-postgres", "Holdfast", "postgres", 200),
+    _peer("holdfast-sqlite", "Holdfast", "sqlite", 200),
+    _peer("pgqueuer", "PgQueuer", "postgres", 50, 200),
+    _peer("procrastinate", "Procrastinate", "postgres", 20, 100),
+    _peer("saq-postgres", "SAQ", "postgres", 10, 50),
+    _peer("dbos", "DBOS", "postgres", 50, 200),
+    _peer("celery", "Celery", "redis", 1, 2),
+    _peer("dramatiq", "Dramatiq", "redis", 8, 32),
+    _peer("rq", "RQ", "redis", 1),
+    _peer("huey-redis", "Huey", "redis", 4, 16),
+    _peer("huey-sqlite", "Huey", "sqlite", 1, 4),
+    _peer("saq-redis", "SAQ", "redis", 10, 50),
+]

@@ -1,0 +1,110 @@
+"""What was measured, as a table for people."""
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bench.peers.measures import Killed, PickUp, Throughput
+from bench.peers.roster import Peer
+
+__all__ = ["Row", "show"]
+
+DURABILITY = {
+    "postgres": "PostgreSQL, fsync and synchronous_commit on",
+    "redis": "Valkey, appendonly yes, appendfsync {appendfsync}",
+    "sqlite": "SQLite, WAL, synchronous FULL",
+}
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One system on one store; what failed has its error instead of a figure."""
+
+    peer: Peer
+    version: str = "?"
+    settings: str = ""
+    one: Throughput | None = None
+    two: Throughput | None = None
+    pick_up: PickUp | None = None
+    killed: Killed | None = None
+    errors: dict[str, str] = {}
+
+
+def show(rows: list[Row], appendfsync: str) -> None:
+    console = Console(width=150)
+    table = Table(box=box.SIMPLE, title="Measured in this run, on this machine")
+    for name in ("system", "store"):
+        table.add_column(name)
+    for name in ("1 worker\ntasks/s", "2 workers\ntasks/s", "pick-up\np50 ms", "p99 ms"):
+        table.add_column(name, justify="right")
+    for name in (
+        "after kill -9\nfinished",
+        "lost or\nstuck",
+        "finished\ntwice",
+        "ran again\nafter",
+    ):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(f"{row.peer.title} {row.version}", row.peer.store, *_figures(row))
+    console.print(table)
+    _notes(console, rows, appendfsync)
+
+
+def _figures(row: Row) -> list[str]:
+    return [
+        _rate(row.one, row.errors.get("one")),
+        _rate(row.two, row.errors.get("two")),
+        *_pick_up(row.pick_up, row.errors.get("pick_up")),
+        *_killed(row.killed, row.errors.get("killed")),
+    ]
+
+
+def _rate(found: Throughput | None, error: str | None) -> str:
+    if found is None:
+        return _absent(error)
+    return f"{found.rate:,.0f}" + ("" if found.shared else " *")
+
+
+def _pick_up(found: PickUp | None, error: str | None) -> list[str]:
+    if found is None:
+        return [_absent(error)] * 2
+    return [f"{found.p50:.1f}", f"{found.p99:.1f}"]
+
+
+def _killed(found: Killed | None, error: str | None) -> list[str]:
+    if found is None:
+        return [_absent(error)] * 4
+    return [
+        f"{found.finished}/{found.tasks}",
+        str(found.unfinished),
+        str(found.finished_twice),
+        _again(found),
+    ]
+
+
+def _again(found: Killed) -> str:
+    """When the first and the last of them ran again."""
+    if found.first is None:
+        return f"never in {found.waited:.0f} s"
+    if found.last is None:
+        return f"{found.again} of {found.tasks} in {found.waited:.0f} s"
+    return f"{found.first:.1f} to {found.last:.1f} s"
+
+
+def _absent(error: str | None) -> str:
+    return "failed" if error else "-"
+
+
+def _notes(console: Console, rows: list[Row], appendfsync: str) -> None:
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    for store in dict.fromkeys(row.peer.store for row in rows):
+        say(f"{store}: {DURABILITY[store].format(appendfsync=appendfsync)}")
+    for row in rows:
+        slots = f"{row.one.slots} slots for throughput; " if row.one else ""
+        say(f"{row.peer.title} ({row.peer.store}): {slots}{row.settings}")
+        for what, error in row.errors.items():
+            say(f"  {what} FAILED: {error}")
+        if row.two and not row.two.shared:
+            say("  * one of the two workers found nothing to do")

@@ -1,0 +1,55 @@
+"""Charts rendered by several workers; kill one, and its charts are rendered by another.
+
+python render.py worker worker-1 &
+python render.py worker worker-2 &
+python render.py submit 8
+python render.py watch
+"""
+
+import asyncio
+import sys
+from collections import Counter
+
+from holdfast import Holdfast, current
+
+SLICES = 10
+
+
+@Holdfast.durable(queue="render", max_tries=5)
+async def render(chart: int) -> str:
+    for n in range(SLICES):
+        await asyncio.sleep(0.05)
+        await current().progress(100 * (n + 1) / SLICES)
+    return f"chart-{chart}.png by {current().worker_id}"
+
+
+async def submit(count: str) -> None:
+    async with Holdfast() as app:
+        for task in await app.dispatch_many([render.call(n) for n in range(int(count))]):
+            print(task.id)
+
+
+async def work(name: str) -> None:
+    async with Holdfast() as app:
+        await app.serve(worker_id=name, queues=["render"], max_concurrency=3)
+
+
+async def watch() -> None:
+    """Who holds how many, until all are done."""
+    async with Holdfast() as app:
+        seen = ""
+        while True:
+            held = Counter(lease.worker_name for lease in await app.active_leases())
+            done = len((await app.list_tasks(queue="render", status="done", limit=1000)).tasks)
+            waiting = await app.queue_depth(queue="render")
+            line = f"waiting {waiting}, held {dict(sorted(held.items()))}, done {done}"
+            if line != seen:
+                print(seen := line, flush=True)
+            if not waiting and not held:
+                return
+            await asyncio.sleep(0.05)
+
+
+if __name__ == "__main__":
+    command, *arguments = sys.argv[1:]
+    asyncio.run({"submit": submit, "worker": work, "watch": watch}[command](*arguments))

@@ -1,0 +1,27 @@
+"""Every log record inside a task says which task it belongs to."""
+
+import asyncio
+import logging
+
+from holdfast import Holdfast, install_structured_logging
+
+install_structured_logging(logging.getLogger())
+logging.basicConfig(
+    level=logging.INFO,
+    format="%(asctime)s %(levelname)s [%(holdfast_task_id)s] %(message)s",
+)
+
+
+@Holdfast.durable
+async def work() -> None:
+    logging.getLogger(__name__).info("inside of a task")
+
+
+async def main() -> None:
+    async with Holdfast.bootstrap(serve=True) as app:
+        task = await app.dispatch(work)
+        await task.result(timeout=30)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,111 @@
+"""How an attempt ended that raised: the same rules here, in a thread and in another process."""
+
+from asyncio import CancelledError
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from holdfast.context import Context
+from holdfast.errors import HoldfastError, NonRetryable, PayloadRefused, Snooze, TaskCancelled
+from holdfast.executors.failures import failure_of
+from holdfast.registry import Function
+from holdfast.tasks.durations import duration
+from holdfast.tasks.lifecycle import Cancelled, Errored, Outcome, Snoozed
+from holdfast.tasks.names import check_delay
+from holdfast.tasks.task import Failure
+
+__all__ = ["FunctionRaised", "Raised", "contained", "outcome_of", "raised_by"]
+
+_MOST_LEAVES = 1000
+_FINAL = (NonRetryable, PayloadRefused)
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function raised, as data: all that the decision needs, without its class."""
+
+    failure: Failure
+    retryable: bool = True
+    snooze: timedelta | None = None
+    cancelled: bool = False  # it says that its task was cancelled; whether that is so, others know
+
+
+class FunctionRaised(HoldfastError):
+    """A function raised what cannot or must not be raised again here: see `raised`."""
+
+    def __init__(self, raised: Raised) -> None:
+        self.raised = raised
+        super().__init__(f"{raised.failure.type}: {raised.failure.message}")
+
+
+def outcome_of(
+    error: BaseException, function: Function[..., Any, Any], context: Context
+) -> Outcome:
+    """What the attempt's outcome is when `run` of any executor raised this. Never raises."""
+    raised = error.raised if type(error) is FunctionRaised else raised_by(error, function)
+    if raised.snooze is not None:
+        return Snoozed(raised.snooze)
+    if raised.cancelled and context.cancel_requested:
+        return Cancelled()
+    return Errored(raised.failure, raised.retryable)
+
+
+def contained(error: BaseException, function: Function[..., Any, Any]) -> Exception:
+    """The error, in a shape that ends the attempt only: an exit would stop the whole worker, a
+    cancellation looks as if the worker had asked for it, and StopIteration passes no coroutine."""
+    if isinstance(error, Exception) and not _is(error, StopIteration):
+        return error
+    return FunctionRaised(raised_by(error, function))
+
+
+def raised_by(error: BaseException, function: Function[..., Any, Any] | None) -> Raised:
+    """Never raises. A group with one error in it is judged by that one."""
+    leaves = list(_leaves(error))
+    only = leaves[0] if len(leaves) == 1 else error
+    if _is(only, Snooze):
+        return _snoozed(only, function)
+    return Raised(
+        failure=failure_of(error),
+        retryable=any(_retryable(each, error, function) for each in leaves),
+        cancelled=_is(only, TaskCancelled, CancelledError),
+    )
+
+
+def _snoozed(error: Any, function: Function[..., Any, Any] | None) -> Raised:
+    try:
+        delay = check_delay("snooze", duration("snooze", error.delay))
+        return Raised(failure=failure_of(error), snooze=delay)
+    except Exception as fault:
+        return Raised(failure=failure_of(fault), retryable=_retryable(fault, fault, function))
+
+
+def _retryable(
+    leaf: BaseException, whole: BaseException, function: Function[..., Any, Any] | None
+) -> bool:
+    if _is(leaf, *_FINAL):
+        return False
+    policy = function.traits.retry_policy if function else None
+    if policy is None:
+        return True
+    try:
+        return policy.tries_again(leaf) or policy.tries_again(whole)
+    except BaseException:  # a class that cannot be asked; tries are counted anyway
+        return True
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """What a group, and groups within it, consist of; or the error itself."""
+    todo, found = [error], 0
+    while todo and found < _MOST_LEAVES:
+        each = todo.pop()
+        if _is(each, BaseExceptionGroup) and isinstance(each, BaseExceptionGroup):
+            todo += each.exceptions
+        else:
+            found += 1
+            yield each
+
+
+def _is(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """By its real class: `__class__` may be a property that raises."""
+    return issubclass(type(error), kinds)

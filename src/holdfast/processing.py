@@ -1,0 +1,218 @@
+"""A worker as a class: override `process_job`. The same worker as `serve()`, in other words."""
+
+import asyncio
+import inspect
+import os
+import socket
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from holdfast.app import Holdfast
+from holdfast.app.serving import Served, serve
+from holdfast.context import current
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.registry import Function, Registry
+from holdfast.tasks.task import Task, TaskStatus
+from holdfast.work.status import WorkerState
+
+__all__ = ["Job", "ProcessingWorker"]
+
+T = TypeVar("T")
+_QUEUE = "processing_jobs"
+
+
+class Job(Mapping[str, Any]):
+    """What `create` was given, as attributes and as items; besides that `id`, `job_id`, `attempts`
+    and `status`, in the words of the view `processing_jobs`."""
+
+    id: UUID
+    job_id: str
+    attempts: int
+    status: str
+
+    def __init__(
+        self, fields: Mapping[str, Any], *, id: UUID, job_id: str | None, attempts: int, status: str
+    ) -> None:
+        own = {"id": id, "job_id": job_id or str(id), "attempts": attempts, "status": status}
+        self._row = {**fields, **own}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_row"][name]
+        except KeyError:
+            raise AttributeError(f"this job has no {name!r}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._row[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __repr__(self) -> str:
+        return f"<job {self.job_id} {self.status}>"
+
+
+class ProcessingWorker:
+    """Takes jobs under a lease and hands each to `process_job`.
+
+    Returning means done, raising means another try; `app.release_lease` decides otherwise. Workers
+    on one store share the jobs of their `queue`.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        app: Holdfast | None = None,
+        worker_id: str | None = None,
+        lease_duration_seconds: float = 300,
+        poll_interval_ms: float = 5000,
+        max_concurrent_jobs: int = 1,
+        lease_extension_threshold_percent: float = 50,
+        queue: str = _QUEUE,
+    ) -> None:
+        if store is not None and app is not None:
+            raise InvalidInput("give the store as a URL, or an app, not both")
+        if not 1 <= lease_extension_threshold_percent <= 80:
+            raise InvalidInput(
+                "lease_extension_threshold_percent must be from 1 to 80: later, one renewal that "
+                f"fails would cost the lease; got {lease_extension_threshold_percent}"
+            )
+        self.app = app or Holdfast(store)
+        self._closes = app is None
+        self.worker_id = (
+            worker_id or self.app.config.worker_id or f"worker-{socket.gethostname()}-{os.getpid()}"
+        )
+        self.lease_duration_seconds = lease_duration_seconds
+        self.max_concurrent_jobs = max_concurrent_jobs
+        lease = timedelta(seconds=lease_duration_seconds)
+
+        async def attempt(job_id: str | None, fields: dict[str, Any]) -> None:
+            await self._attempt(job_id, fields)
+
+        self._functions = Registry()
+        self._function: Function[..., Any, Any] = self._functions.durable(
+            name=f"holdfast.processing:{queue}", queue=queue
+        )(attempt)
+        self._served = Served(
+            worker_id=self.worker_id,
+            queues=[queue],
+            max_concurrency=max_concurrent_jobs,
+            poll_interval=poll_interval_ms / 1000,
+            poll_interval_max=poll_interval_ms / 1000,
+            lease_duration=lease,
+            heartbeat_interval=lease * lease_extension_threshold_percent / 100,
+            functions=self._functions,
+        )
+        self._lifecycle = self.app.create_worker_lifecycle(self.worker_id)
+        self._serving: asyncio.Task[None] | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def process_job(self, job: Job) -> Any:
+        """Do the work: `async def`, or a plain function, which runs in a thread."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Take back what dead workers held, then work; returns when the worker is ready."""
+        if type(self).process_job is ProcessingWorker.process_job:
+            raise InvalidInput("make a subclass of ProcessingWorker and override process_job(job)")
+        if self._serving and not self._serving.done():
+            raise HoldfastError(f"worker {self.worker_id} runs already")
+        if self._lifecycle.state is WorkerState.STOPPED:
+            self._lifecycle = self.app.create_worker_lifecycle(self.worker_id)
+        await self.app.reset_expired_leases()
+        self._loop = asyncio.get_running_loop()
+        self._serving = asyncio.create_task(serve(self.app, self._served, self._lifecycle))
+        await self._lifecycle.wait_until_ready()
+        if self._lifecycle.state is WorkerState.STOPPED:
+            await self._serving  # which raises what was wrong
+
+    async def stop(self) -> None:
+        """Claim nothing more, finish or hand back what is held."""
+        self._lifecycle.request_drain()
+        if self._serving:
+            await self._serving
+        if self._threads:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+        if self._closes:
+            await self.app.close()
+
+    async def run(self) -> None:
+        """`start`, and work until cancelled; then `stop`."""
+        await self.start()
+        assert self._serving
+        try:
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(self._serving)
+        finally:
+            await self.stop()
+
+    async def create(self, job_id: str | None = None, **fields: Any) -> Job:
+        """Put a job. The same `job_id` again is the same job: it is not put twice."""
+        if fields.pop("status", "pending") != "pending" or fields.pop("progress", 0) != 0:
+            raise InvalidInput("a new job is pending, and its progress is 0")
+        function = self._function.options(idempotency_key=job_id)
+        handle = await self.app.dispatch(function, job_id, fields)
+        state = await handle.state()
+        return Job(
+            fields, id=state.id, job_id=job_id, attempts=state.try_count, status=status_of(state)
+        )
+
+    def get_status(self) -> dict[str, Any]:
+        facts = self._lifecycle.overview()
+        jobs = facts.get("active_job_ids", [])
+        return {
+            "workerId": self.worker_id,
+            "isRunning": self._lifecycle.state in (WorkerState.READY, WorkerState.DRAINING),
+            "activeJobs": len(jobs),
+            "maxConcurrentJobs": self.max_concurrent_jobs,
+            "leaseDurationSeconds": self.lease_duration_seconds,
+            "activeJobIds": jobs,
+        }
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """For a `process_job` that does not await:
+        `self.wait_for(self.app.update_progress(job.id, 50))`."""
+        assert self._loop
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _attempt(self, job_id: str | None, fields: dict[str, Any]) -> None:
+        context = current()
+        job = Job(
+            fields,
+            id=context.task_id,
+            job_id=job_id,
+            attempts=context.attempt,
+            status="processing",
+        )
+        if inspect.iscoroutinefunction(self.process_job):
+            await self.process_job(job)
+            return
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.max_concurrent_jobs, "holdfast-job")
+        inside = copy_context()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._threads, inside.run, self.process_job, job)
+
+
+def status_of(task: Task) -> str:
+    """In the words of `processing_jobs`."""
+    match task.status:
+        case TaskStatus.RUNNING:
+            return "processing"
+        case TaskStatus.PENDING | TaskStatus.WAITING:
+            return "retry" if task.try_count else "pending"
+        case TaskStatus.CANCELLED:
+            return "failed"
+        case status:
+            return str(status)

@@ -1,0 +1,68 @@
+"""The transaction in which a function writes its own rows and, as it returns, its task's end."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+from holdfast.errors import HoldfastError, LeaseLost, StoreError
+from holdfast.store import Store
+from holdfast.tasks.lifecycle import Settlement
+from holdfast.tasks.task import Lease
+
+__all__ = ["Transaction"]
+
+logger = logging.getLogger("holdfast.worker")
+
+
+class Transaction:
+    """One for each attempt. It stays open from its block to the end of the function."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self._store, self._lease = store, lease
+        self._open: AsyncExitStack | None = None
+        self._conn: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Any]:
+        if self._store.one_writer:
+            raise HoldfastError(
+                "current().transaction() needs PostgreSQL: on SQLite it would keep everybody else "
+                "from writing while the function runs"
+            )
+        if self._conn is not None:
+            raise HoldfastError("a task has one transaction: the one that ends it")
+        async with AsyncExitStack() as stack:
+            self._conn = await stack.enter_async_context(self._store.transaction())
+            yield self._conn
+            self._open = stack.pop_all()
+
+    async def commit(self, settlement: Settlement) -> bool:
+        """With the task's end. False: the lease is lost, or nobody knows whether it was committed;
+        then nothing more may be written."""
+        assert self._open is not None
+        stack, self._open = self._open, None
+        try:
+            async with stack:
+                await self._store.settle([(self._lease, settlement)], conn=self._conn)
+        except LeaseLost:
+            logger.warning("task %s: its lease is lost, all is rolled back", self._lease.task)
+            return False
+        except StoreError as error:
+            logger.warning(
+                "task %s: its commit was not heard of (%s); it runs again if there was none",
+                self._lease.task,
+                error,
+            )
+            return False
+        return True
+
+    async def roll_back(self, error: BaseException) -> None:
+        if self._open is not None:
+            stack, self._open = self._open, None
+            with suppress(HoldfastError):
+                await stack.__aexit__(type(error), error, error.__traceback__)

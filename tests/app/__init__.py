@@ -1,0 +1,1 @@
+"""The app as users write it, on both databases."""

@@ -1,0 +1,44 @@
+"""An app with a worker beside it, on both databases."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+import pytest
+
+from holdfast import Holdfast
+from tests.servers import fresh_database
+
+
+class Serving(Protocol):
+    def __call__(self, **options: Any) -> AbstractAsyncContextManager[Holdfast]: ...
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/app.db"
+        return
+    with fresh_database(request.getfixturevalue("postgres_current")) as database:
+        yield database
+
+
+@pytest.fixture
+def serving(url: str) -> Serving:
+    """`async with serving(queues=[...]) as app`: its worker is ready inside the block."""
+
+    @asynccontextmanager
+    async def serve(**options: Any) -> AsyncIterator[Holdfast]:
+        options = {"lease_duration": "5s", "poll_interval": 0.02, "drain_timeout": "2s", **options}
+        async with Holdfast.bootstrap(url, serve=True, **options) as app:
+            yield app
+
+    return serve
+
+
+async def until(seen: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that happens elsewhere."""
+    async with asyncio.timeout(10):
+        while not await seen():
+            await asyncio.sleep(0.01)

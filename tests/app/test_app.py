@@ -1,0 +1,243 @@
+"""How an app is made, what it does with tasks, and what it says of them."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast import (
+    Holdfast,
+    InvalidInput,
+    LeaseLost,
+    NonRetryable,
+    RetryPolicy,
+    TaskCancelled,
+    TaskFailed,
+    UnknownTask,
+    current,
+    durable,
+)
+from tests.app.conftest import until
+
+
+@durable
+async def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@Holdfast.durable(queue="sync", tags=["x"])
+def double(value: int) -> int:
+    return 2 * value
+
+
+@durable(retry_policy=RetryPolicy(max_attempts=1))
+async def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@durable
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def is_running(task):
+    return (await task.state()).status == "running"
+
+
+async def test_a_task_is_dispatched_run_and_awaited(serving):
+    async with serving() as app:
+        task = await app.dispatch(add, 1, b=2)
+        assert await task.result(timeout=10) == 3
+        state = await task.state()
+        assert (state.status, state.try_count, state.type) == ("done", 1, "tests.app.test_app:add")
+
+
+async def test_sync_functions_and_options(serving):
+    async with serving() as app:
+        task = await app.dispatch(double.options(queue="vip", priority=9, tags=["y"]), 21)
+        assert await task.result(timeout=10) == 42
+        state = await task.state()
+        assert (state.queue, state.priority, state.tags) == ("vip", 9, ("y",))
+
+
+async def test_many_go_in_one_call_and_keep_their_order(serving):
+    async with serving(max_concurrency=50) as app:
+        tasks = await app.dispatch_many([add.call(i) for i in range(300)])
+        assert [await task.result(timeout=20) for task in tasks] == list(range(1, 301))
+
+
+async def test_code_that_does_not_await_dispatches_too(serving):
+    async with serving() as app:
+        task = await asyncio.to_thread(app.dispatch_sync, add, 4)
+        ending = await asyncio.to_thread(app.run_sync, task.result(timeout=10))
+        assert ending == 5
+
+
+async def test_a_failure_comes_as_data(serving):
+    async with serving() as app:
+        task = await app.dispatch(fail, "no such thing")
+        with pytest.raises(TaskFailed, match="no such thing") as caught:
+            await task.result(timeout=10)
+        assert caught.value.type == "ValueError"
+        assert "in fail" in (caught.value.traceback or "")
+
+
+async def test_dead_letters_are_listed_replayed_and_discarded(serving):
+    async with serving() as app:
+        task = await app.dispatch(fail, "once")
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=10)
+        assert [letter.id for letter in await app.list_dead_letters()] == [task.id]
+        assert await app.replay_dead_letter(task)
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=10)
+        assert await app.discard_dead_letter(task.id)
+        assert await app.list_dead_letters() == []
+        with pytest.raises(UnknownTask):
+            await task.state()
+
+
+async def test_a_task_that_has_not_started_never_starts_once_cancelled(serving):
+    async with serving() as app:
+        task = await app.dispatch(add.options(delay="1h"), 1)
+        assert await task.cancel() == "cancelled"
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=10)
+
+
+async def test_a_running_task_is_told_to_cancel_long_before_the_next_heartbeat(serving):
+    async with serving(lease_duration="60s") as app:
+        task = await app.dispatch(wait_for_ever)
+        await until(lambda: is_running(task))
+        assert await app.cancel(task) == "requested"
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=5)
+
+
+async def test_queues_are_paused_counted_and_resumed(serving):
+    async with serving() as app:
+        await app.pause_queue("sync")
+        task = await app.dispatch(double, 1)
+        assert await app.queue_depth("sync") == await app.queue_depth() == 1
+        assert "is paused" in str((await app.explain(task))[0])
+        await app.resume_queue("sync")
+        assert await task.result(timeout=10) == 2
+        assert await app.queue_depth() == 0
+
+
+async def test_bad_calls_fail_in_the_caller_and_change_nothing(serving):
+    async with serving() as app:
+        for args, words in (((), "missing"), ((1, 2, 3), "too many"), (("x",), "int")):
+            with pytest.raises(InvalidInput, match=words):
+                await app.dispatch(add, *args)
+        with pytest.raises(InvalidInput, match="not a durable function"):
+            await app.dispatch(len, [])
+        with pytest.raises(InvalidInput, match="not the id"):
+            await app.cancel("nobody")
+        assert (await app.list_tasks()).tasks == []
+
+
+async def test_an_id_that_nobody_knows_is_not_awaited_for_ever(serving):
+    async with serving() as app:
+        with pytest.raises(UnknownTask):
+            await app.wait_for("00000000-0000-7000-8000-000000000000", timeout=10)
+
+
+async def test_waiting_has_an_end(serving):
+    async with serving() as app:
+        task = await app.dispatch(add.options(delay="1h"), 1)
+        with pytest.raises(TimeoutError):
+            await task.result(timeout=0.05)
+
+
+async def test_progress_is_for_the_attempt_itself(serving):
+    async with serving() as app:
+
+        @app.durable
+        async def report(name: str) -> None:
+            await app.update_progress(current().task_id, 50, name)
+
+        task = await app.dispatch(report, "half way")
+        await task.result(timeout=10)
+        with pytest.raises(LeaseLost):
+            await app.update_progress(task.id, 60)
+
+
+def test_an_app_takes_the_spelling_of_the_seed(tmp_path):
+    app = Holdfast(
+        backend=Holdfast.backends.SQLiteBackend(tmp_path / "workflow.db"),
+        notification_backend=Holdfast.notifications.RedisBackend("redis://localhost:6379"),
+        poll_min_interval=0.1,
+        poll_max_interval=3.0,
+        poll_backoff_factor=1.5,
+    )
+    assert app.home.url == f"sqlite:///{tmp_path}/workflow.db?synchronous=full"
+    assert app.polling == (0.1, 3.0, 1.5)
+
+
+async def test_init_db_may_be_done_again(url):
+    kind = Holdfast.backends.SQLiteBackend if "sqlite" in url else Holdfast.backends.PostgresBackend
+    backend = kind(url.removeprefix("sqlite:///"))
+    await backend.init_db()
+    await backend.init_db()
+    async with Holdfast(backend=backend) as app:
+        assert await app.queue_depth() == 0
+
+
+def test_the_environment_names_the_store(monkeypatch, tmp_path):
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    monkeypatch.setenv("DATABASE_URL", "postgresql+psycopg://u:secret@host/db")
+    assert Holdfast().home.url == "postgresql://u:secret@host/db"
+    assert "secret" not in Holdfast().home.name
+    monkeypatch.setenv("DATABASE_URL", "mysql://host/db")
+    assert Holdfast().home.url == "sqlite:///holdfast.db"
+    monkeypatch.setenv("HOLDFAST_STORE", "sqlite:///mine.db")
+    assert Holdfast().home.url == "sqlite:///mine.db"
+
+
+def test_two_stores_are_one_too_many():
+    with pytest.raises(InvalidInput, match="not both"):
+        Holdfast("sqlite:///a.db", backend=Holdfast.backends.SQLiteBackend("b.db"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_concurrency": 0.5}, "max_concurrency"),
+        ({"lease_duration": "1ms"}, "lease_duration"),
+        ({"lease_duration": "10s", "heartbeat_interval": "9s"}, "heartbeat_interval"),
+        ({"poll_interval": 5.0, "poll_interval_max": 1.0}, "polling"),
+        ({"queues": "mail"}, "list of names"),
+        ({"lease_duration": "soon"}, "span of time"),
+    ],
+)
+async def test_serve_refuses_what_cannot_be(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        await Holdfast("sqlite://:memory:").serve(**options)
+
+
+async def test_a_function_of_one_app_is_unknown_to_another(url):
+    one, other = Holdfast(url), Holdfast(url)
+
+    @one.durable(name="mine")
+    async def mine() -> None: ...
+
+    assert ("mine", "") in one.functions.all()
+    assert ("mine", "") not in other.functions.all()
+
+
+async def test_memory_lives_as_long_as_its_app():
+    async with Holdfast.bootstrap("sqlite://:memory:", serve=True) as app:
+        assert await (await app.dispatch(add, 1)).result(timeout=10) == 2
+
+
+async def test_errors_that_another_try_cannot_mend_fail_at_once(serving):
+    @durable(name="hopeless")
+    async def hopeless() -> None:
+        raise NonRetryable("give up")
+
+    async with serving() as app:
+        task = await app.dispatch(hopeless)
+        with pytest.raises(TaskFailed, match="give up"):
+            await task.result(timeout=timedelta(seconds=10))
+        assert (await task.state()).try_count == 1

@@ -1,0 +1,236 @@
+"""Every example runs, on both databases, and shows what it says."""
+
+import asyncio
+import json
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, config
+from tests.examples.conftest import EXAMPLES, Start, example
+from tests.waiting import eventually
+
+
+async def ended(process: Any, seconds: float = 30) -> str:
+    """What it printed."""
+    text, _ = await asyncio.to_thread(process.communicate, timeout=seconds)
+    return str(text)
+
+
+async def is_ready(app: Holdfast, count: int = 1) -> bool:
+    workers = await (await app.home.client()).store.workers()
+    return len([w for w in workers if w.status == "ready"]) == count
+
+
+async def test_production_worker(postgres_current, fresh_database, valkey, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", fresh_database(postgres_current))
+    monkeypatch.setenv("REDIS_URL", valkey.url)
+    production = example("production_worker")
+    worker = asyncio.create_task(production.run_production_worker())
+    async with Holdfast() as app:
+        task = await app.dispatch(production.charge, 7)
+        assert await task.result(timeout=30) == "order 7 is paid"
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_routing_by_queue(capsys):
+    await example("routing_by_queue").main()
+    assert capsys.readouterr().out.splitlines() == [
+        "critical_operation ran on critical-worker",
+        "background_job ran on background-worker",
+        "still waiting: 1 in the default queue",
+        "normal_task ran on general-worker",
+    ]
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_routing_by_tag(capsys):
+    await example("routing_by_tag").main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "charge_customer ran on billing-worker"
+    assert re.fullmatch("send_invoice ran on (billing|notification)-worker", lines[1])
+    assert lines[2] == "send_alert ran on notification-worker"
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_managed_worker(capsys):
+    await example("managed_worker").managed_worker()
+    assert capsys.readouterr().out.splitlines() == [
+        "Worker is ready to accept tasks",
+        "Draining - finishing in-flight tasks",
+        "Worker stopped cleanly",
+    ]
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_health():
+    health = example("health")
+    assert await got(health.api) == (503, "not_ready")
+    async with health.api.router.lifespan_context(health.api):
+        await health.lifecycle.wait_until_ready()
+        assert await got(health.api) == (200, "healthy")
+        health.app.request_worker_drain(health.lifecycle)
+        assert (await got(health.api))[0] == 503
+    assert await got(health.api) == (503, "not_ready")
+
+
+async def got(api: Any) -> tuple[int, str]:
+    """The answer to GET /health, without a server in between."""
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/health", "headers": [], "query_string": b"",
+    }  # fmt: skip
+    await api(scope, None, send)
+    return sent[0]["status"], json.loads(sent[1]["body"])["status"]
+
+
+async def test_kubernetes_worker(on_store: str, start: Start):
+    worker = start("kubernetes_worker.py", HOSTNAME="pod-1")
+    assert worker.stdout
+    assert await asyncio.to_thread(worker.stdout.readline) == "pod-1 is ready\n"
+    async with Holdfast(on_store) as app:
+        task = await app.dispatch(example("kubernetes_worker").slow, 0.5)
+        await eventually(app.active_leases)
+        worker.send_signal(signal.SIGTERM)
+        assert await ended(worker) == "pod-1 is stopped\n"
+        assert worker.returncode == 0
+        assert await task.result(timeout=10) == "finished"
+
+
+async def test_workers_of_one_script(on_store: str, start: Start):
+    names = ("worker-1", "worker-2")
+    workers = [
+        start("worker.py", f"--worker-id={name}", HOLDFAST_CONCURRENCY="1") for name in names
+    ]
+    async with Holdfast(on_store) as app:
+        await eventually(lambda: is_ready(app, 2))
+        greet = example("worker").greet
+        tasks = await app.dispatch_many([greet.call("Ada") for _ in range(6)])
+        said = {await task.result(timeout=30) for task in tasks}
+    assert said == {f"Hello Ada, from {name}" for name in names}
+    for worker in workers:
+        worker.terminate()
+    assert [(await ended(worker), worker.returncode) for worker in workers] == [("", 0)] * 2
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_queue_monitor(capsys):
+    routing, monitor = example("routing_by_queue"), example("queue_monitor")
+    async with Holdfast() as app:
+        await app.dispatch_many([routing.critical_operation.call() for _ in range(3)])
+        await app.dispatch(routing.background_job)
+        watching = asyncio.create_task(monitor.monitor_queues(app, every=60))
+        lines: list[str] = []
+
+        async def four() -> bool:
+            lines.extend(capsys.readouterr().out.splitlines())
+            return len(lines) >= 4
+
+        await eventually(four)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    assert lines == [
+        "Total pending: 4",
+        "Queue default: 0 pending",
+        "Queue critical: 3 pending",
+        "Queue background: 1 pending",
+    ]
+
+
+async def test_structured_logs(on_store: str, start: Start):
+    text = await ended(start("structured_logs.py"))
+    (line,) = [line for line in text.splitlines() if "inside of a task" in line]
+    found = re.search(r"INFO \[([0-9a-f-]{36})\] inside of a task$", line)
+    assert found
+    async with Holdfast(on_store) as app:
+        assert (await app.state_of(found[1])).type == "structured_logs:work"
+    assert re.search(r"INFO \[\] worker .* is ready", text)
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_prometheus_recorder():
+    text = await example("prometheus_recorder").main()
+    assert 'my_tasks_claimed_total{kind="task",queue="default",step="flip"} 3.0' in text
+    assert 'my_tasks_completed_total{queue="default",step="flip"} 1.0' in text
+    assert 'my_tasks_failed_total{queue="default",retrying="True",step="flip"} 1.0' in text
+    assert 'my_tasks_failed_total{queue="default",retrying="False",step="flip"} 1.0' in text
+    assert 'my_dead_letters_total{queue="default",step="flip"} 1.0' in text
+
+
+@pytest.mark.usefixtures("on_store")
+async def test_my_worker(capsys):
+    await example("my_worker").main()
+    said = capsys.readouterr().out
+    assert "Processing job: my-job-123 of order order-456" in said
+    assert "'workerId': 'my-worker-1'" in said
+    assert said.endswith("Active leases: 0\nReset 0 expired leases\n")
+
+
+def statements(file: str) -> Iterator[str]:
+    yield from (one for one in (EXAMPLES / file).read_text().split(";") if one.strip())
+
+
+async def test_the_sql_of_the_seeds_answers_as_it_is_written(url: str):
+    async with Holdfast(url) as app:
+        store = (await app.home.client()).store
+        answers = []
+        await app.dispatch(example("worker").greet, "Ada")
+        lanes = list((await store.lanes()).lanes)
+        await store.claim(worker=7, lanes=lanes, want=1, lease=timedelta(minutes=5))
+        async with store.transaction() as conn:
+            for file in ("monitoring.sql", "troubleshooting.sql"):
+                for sql in statements(file):
+                    answers.append(await (conn.execute if "sqlite" in url else conn.fetch)(sql))
+    workers, tries, stale, available, locked, expired, failed = answers
+    assert [tuple(row) for row in workers] == [("7", 1)]
+    assert [tuple(row)[2:] for row in tries] == [(1, None, "running")]
+    assert len(locked) == 1
+    assert [*stale, *available, *expired, *failed] == []
+
+
+def test_the_environment_of_the_seeds_is_read():
+    lines = (EXAMPLES / "worker.env").read_text().splitlines()
+    given = dict(line.split("=") for line in lines if "=" in line)
+    read = config.read(given)
+    assert read.lease
+    assert read.recovery_interval
+    assert (read.lease.total_seconds(), read.recovery_interval.total_seconds()) == (600, 30)
+    assert (read.poll_min, read.poll_max, read.max_tries) == (0.2, 10, 5)
+    assert (read.worker_id, read.concurrency) == ("worker-1", 3)
+
+
+async def test_render(on_store: str, start: Start):
+    """Two workers share the charts; one is killed; its charts are rendered by the other."""
+    names = ("worker-1", "worker-2")
+    short = {"HOLDFAST_LEASE": "1s"}
+    workers = [start("render/render.py", "worker", name, **short) for name in names]
+    async with Holdfast(on_store) as app:
+        await eventually(lambda: is_ready(app, 2))
+        assert len((await ended(start("render/render.py", "submit", "8"))).split()) == 8
+        watching = start("render/render.py", "watch")
+
+        async def both_hold() -> bool:
+            held = Counter(lease.worker_name for lease in await app.active_leases())
+            return min(held["worker-1"], held["worker-2"]) > 1
+
+        await eventually(both_hold)
+        workers[0].kill()
+        lines = (await ended(watching)).splitlines()
+        assert lines[-1] == "waiting 0, held {}, done 8"
+        store = (await app.home.client()).store
+        ends: Counter[str | None] = Counter()
+        for task in (await app.list_tasks(queue="render")).tasks:
+            ends.update(attempt.ended for attempt in await store.attempts(task.id))
+    assert ends["done"] == 8
+    assert ends["lost"] > 0

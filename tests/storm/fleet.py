@@ -1,0 +1,244 @@
+"""Many hands, some of which are struck down; and what the tables and ledgers say afterwards."""
+
+import asyncio
+import math
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from holdfast.registry import Call
+from tests.storm.hand import Hired, build, main
+from tests.storm.ledger import finished, peek
+from tests.storm.processes import SPAWN
+
+
+class Hand:
+    """One worker process and its ledger."""
+
+    def __init__(self, hired: Hired) -> None:
+        self.name, self.ledger = hired.name, Path(hired.ledger)
+        self.ledger.touch()
+        self.struck: float | None = None
+        self._alarm: threading.Timer | None = None
+        self.process = SPAWN.Process(target=main, args=(hired,), daemon=True)
+        self.process.start()
+
+    @property
+    def works(self) -> bool:
+        """Whether it has begun something that it has not settled yet."""
+        with self.ledger.open("rb") as ledger:
+            ledger.seek(max(ledger.seek(0, os.SEEK_END) - 4000, 0))
+            lines = ledger.read().decode().splitlines()[1:]
+        begun = {line[2:38] for line in lines if line.startswith("+")}
+        return bool(begun - {line[2:38] for line in lines if line[:1] in "=!"})
+
+    def kill(self) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+        self.struck = time.time()
+        self.process.kill()
+        self.process.join(10)
+
+    def stop(self, seconds: float) -> None:
+        """Stopped inside a write it would hold up everyone on SQLite, us too: hence the alarm."""
+        pid = self.process.pid
+        assert pid is not None
+        self.struck = time.time()
+        os.kill(pid, signal.SIGSTOP)
+        self._alarm = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
+        self._alarm.start()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._alarm is not None and self._alarm.is_alive()
+
+    def terminate(self, within: float = 30.0) -> None:
+        """Ask it to drain; it must come to its end by itself, without a fault."""
+        if self._alarm:
+            self._alarm.join()
+        self.process.terminate()
+        self.process.join(within)
+        assert self.process.exitcode == 0, f"{self.name} ended with {self.process.exitcode}"
+
+
+class Fleet:
+    """`hands` at work at any time, on one database."""
+
+    def __init__(self, url: str, folder: Path, *, hands: int = 4, **hired: Any) -> None:
+        self.url, self.place = url, url.removeprefix("sqlite:///")
+        self.chance = random.Random(1)
+        self.accepted: list[UUID] = []
+        self.all: list[Hand] = []
+        self.at_work: list[Hand] = []
+        self._folder = folder
+        self._hands = hands
+        self._hired = hired
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hand in self.all:
+            if hand.process.is_alive():
+                hand.kill()
+
+    def hire(self, **more: Any) -> Hand:
+        number = len(self.all)
+        hired = Hired(
+            url=self.url,
+            name=f"hand-{number}",
+            ledger=str(self._folder / f"ledger-{number}"),
+            **self._hired | more,
+        )
+        hand = Hand(hired)
+        self.all.append(hand)
+        self.at_work.append(hand)
+        return hand
+
+    def fill_up(self) -> None:
+        self.at_work = [hand for hand in self.at_work if hand.process.is_alive()]
+        while len(self.at_work) < self._hands:
+            self.hire()
+
+    def dispatch(self, calls: Any) -> list[UUID]:
+        """`calls(functions)` makes the calls; acknowledged ids are kept here, outside."""
+
+        async def feed() -> list[UUID]:
+            app, functions = build(None, self.url)
+            async with app:
+                made: list[Call[Any]] = calls(functions)
+                return [task.id for task in await app.dispatch_many(made)]
+
+        ids = asyncio.run(feed())
+        self.accepted += ids
+        return ids
+
+    def feed(self, count: int) -> None:
+        """A mixture: mostly quick, some slow, some in threads, some behind limits."""
+        roll = self.chance.random
+
+        def calls(functions: dict[str, Any]) -> list[Call[Any]]:
+            made = []
+            for _ in range(count):
+                seconds = 0.4 if roll() < 0.01 else 0.02 * roll()
+                name = self.chance.choices(
+                    ("work", "thread", "limited", "keyed"), (70, 10, 10, 10)
+                )[0]
+                keys = (self.chance.randrange(20),) if name == "keyed" else ()
+                made.append(functions[name].call(seconds, *keys))
+            return made
+
+        self.dispatch(calls)
+
+    def someone_at_work(self) -> Hand:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            found = [h for h in self.at_work if not h.is_stopped and h.works]
+            if found:
+                return self.chance.choice(found)
+            if finished(self.place) == len(self.accepted):
+                self.feed(50)
+            time.sleep(0.005)
+        raise TimeoutError("no worker is at work")
+
+    def strike(self, fault: str, lease: float) -> None:
+        hand = self.someone_at_work()
+        match fault:
+            case "kill":
+                hand.kill()
+            case "stop":
+                hand.stop(lease * 1.7)
+            case "drain":
+                hand.terminate()
+                assert held_by(self.place, hand.name) == 0, "a drained worker left a lease behind"
+        self.fill_up()
+
+    def forgive(self) -> None:
+        """The database goes down: who was struck just now cannot be recovered in time."""
+        for hand in self.all:
+            if hand.struck and time.time() - hand.struck < 3:
+                hand.struck = None
+
+    def wait_for_the_end(self, within: float) -> None:
+        deadline = time.monotonic() + within
+        while (done := finished(self.place)) < len(self.accepted):
+            assert time.monotonic() < deadline, f"only {done} of {len(self.accepted)} ended"
+            self.fill_up()
+            time.sleep(0.05)
+
+    def go_home(self) -> None:
+        for hand in self.at_work:
+            hand.terminate()
+
+    def lines(self, mark: str) -> Iterator[tuple[str, int]]:
+        for hand in self.all:
+            for line in hand.ledger.read_text().splitlines():
+                if line.startswith(mark):
+                    _, id, fence, _ = line.split()
+                    yield id, int(fence)
+
+    def judge(self) -> None:
+        """None lost, none doubled, and the end that stands is the one that was accepted."""
+        rows = peek(self.place, "select id, fence, state, result from {s}outcome")
+        outcomes = {text(id): (fence, state, result) for id, fence, state, result in rows}
+        assert outcomes.keys() == {str(id) for id in self.accepted}, "a task was lost"
+        written = list(self.lines("="))
+        doubled = [id for id, n in Counter(id for id, _ in written).items() if n > 1]
+        assert not doubled, "done twice"
+        assert all(outcomes[id][0] == fence for id, fence in written), "another's end stands"
+        begun = list(self.lines("+"))
+        assert len(begun) == len(set(begun)), "one fence was granted twice"
+        for fence, state, result in outcomes.values():
+            if state == "done":
+                assert int(bytes(result)) == fence, "the result is not of the attempt that ended it"
+
+    def recoveries(self) -> tuple[list[float], list[float]]:
+        """Seconds from each strike until what its victim held was given back, and granted again.
+        What was lost in company waits for a worker that is empty, so the latter takes longer."""
+        struck = {hand.name: hand.struck for hand in self.all if hand.struck}
+        names = dict(peek(self.place, "select id, name from {s}worker"))
+        attempts = peek(
+            self.place,
+            "select id, fence, worker, ended, started_at, ended_at from {s}attempt "
+            "union all select id, fence, worker, 'end', started_at, finished_at from {s}outcome",
+        )
+        starts: dict[str, list[tuple[int, Any]]] = {}
+        for id, fence, _, _, started, _ in attempts:
+            if started is not None:
+                starts.setdefault(text(id), []).append((fence, started))
+        back, again = [], []
+        for id, fence, worker, ended, started, over in attempts:
+            at = struck.get(names.get(worker, ""))
+            if ended != "lost" or at is None or not seconds_of(started) < at < seconds_of(over):
+                continue
+            back.append(seconds_of(over) - at)
+            if later := sorted(start for start in starts[text(id)] if start[0] > fence):
+                again.append(seconds_of(later[0][1]) - at)
+        return back, again
+
+
+def held_by(place: str, name: str) -> int:
+    sql = "select count(*) from {s}lease l join {s}worker w on w.id = l.worker where w.name = '%s'"
+    return int(peek(place, sql % name)[0][0])
+
+
+def histogram(title: str, seconds: list[float], step: float = 0.25) -> None:
+    counts = Counter(math.floor(one / step) for one in seconds)
+    print(f"\n{title}: {len(seconds)}, longest {max(seconds, default=0):.2f} s")
+    for place in sorted(counts):
+        print(f"  {place * step:5.2f} s {'#' * min(60, counts[place])} {counts[place]}")
+
+
+def text(id: object) -> str:
+    return str(UUID(bytes=id) if isinstance(id, bytes) else id)
+
+
+def seconds_of(moment: Any) -> float:
+    return moment / 1_000_000 if isinstance(moment, int) else float(moment.timestamp())

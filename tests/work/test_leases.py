@@ -1,0 +1,366 @@
+"""Holding a lease: renewed in time whatever happens, and let go of where it is lost."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast import Holdfast, LeaseLost, RetryPolicy, current
+from holdfast.errors import StoreUnreachable
+from holdfast.stores.sql import SqlStore
+from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.task import TaskStatus
+from tests.storm.proxy import Cut, Proxy
+from tests.work.bench import Bench, Watcher, until
+
+OTHER = Settlement(verdict=Verdict.DONE, result=b'"the other"')
+
+
+def recover_in_a_thread(url: str, over: threading.Event, found: list[int]) -> threading.Thread:
+    """Someone else who takes back whatever has lapsed."""
+
+    async def recover() -> None:
+        async with Holdfast(url) as app:
+            while not over.is_set():
+                found.append(await app.reset_expired_leases())
+                await asyncio.sleep(0.02)
+
+    thread = threading.Thread(target=lambda: asyncio.run(recover()))
+    thread.start()
+    return thread
+
+
+async def test_a_handler_that_blocks_the_loop_loses_nothing(bench: Bench) -> None:
+    over, found = threading.Event(), list[int]()
+    attempts: list[int] = []
+
+    @bench.app.durable
+    async def block() -> str:
+        attempts.append(current().attempt)
+        time.sleep(1.8)  # noqa: ASYNC251
+        return "done"
+
+    async with bench.worker(lease_duration=0.6, recovery_interval=60.0):
+        thread = recover_in_a_thread(bench.url, over, found)
+        try:
+            await until(lambda: found)
+            task = await bench.app.dispatch(block)
+            assert await task.result(timeout=10) == "done"
+        finally:
+            over.set()
+            await asyncio.to_thread(thread.join)
+    assert attempts == [1]
+    assert len(found) > 20
+    assert sum(found) == 0
+
+
+async def test_a_renewal_that_fails_once_ends_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = SqlStore.renew, list[str]()
+
+    async def renew(self: SqlStore, *args: Any) -> Any:
+        asked.append("renew")
+        if len(asked) == 1:
+            raise StoreUnreachable("just this once")
+        return await real(self, *args)
+
+    monkeypatch.setattr(SqlStore, "renew", renew)
+
+    @bench.app.durable
+    async def work() -> str:
+        await until(lambda: len(asked) >= 6)
+        return "done"
+
+    async with bench.worker(lease_duration=0.6):
+        task = await bench.app.dispatch(work)
+        assert await task.result(timeout=10) == "done"
+    assert await bench.ends(task) == ["done"]
+
+
+async def test_a_renewal_that_breaks_in_a_new_way_is_followed_by_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, asked = SqlStore.renew, list[str]()
+
+    async def renew(self: SqlStore, *args: Any) -> Any:
+        asked.append("renew")
+        if len(asked) == 1:
+            raise ZeroDivisionError
+        return await real(self, *args)
+
+    monkeypatch.setattr(SqlStore, "renew", renew)
+
+    @bench.app.durable
+    async def work() -> str:
+        await until(lambda: len(asked) >= 6)
+        return "done"
+
+    async with bench.worker(lease_duration=0.6):
+        task = await bench.app.dispatch(work)
+        assert await task.result(timeout=10) == "done"
+    assert await bench.ends(task) == ["done"]
+    assert "a renewal failed" in caplog.text
+
+
+async def take_away(bench: Bench, task: Any, *, settle: bool = True) -> None:
+    """Let the lease lapse, and another worker take the task and end it."""
+    store = await bench.store()
+
+    async def recovered() -> bool:
+        bench.lapse(task.id)
+        return bool(await store.recover())
+
+    await until(recovered)
+    lanes = list((await store.lanes()).lanes)
+    answer = await store.claim(worker=7, lanes=lanes, want=1, lease=timedelta(minutes=1))
+    (other,) = answer.tasks
+    assert other.lease.task == task.id
+    if settle:
+        assert not await store.settle([(other.lease, OTHER)])
+
+
+async def test_a_task_whose_lease_is_lost_is_stopped_and_the_others_result_stands(
+    bench: Bench,
+) -> None:
+    inside, stopped = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable
+    async def work() -> str:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "mine"
+
+    async with bench.worker(lease_duration=2.0, max_concurrency=1, recovery_interval=60.0):
+        task = await bench.app.dispatch(work)
+        await inside.wait()
+        await take_away(bench, task)
+        await asyncio.wait_for(stopped.wait(), 5)
+        assert await task.result(timeout=5) == "the other"
+        await until(lambda: not bench.app.worker_status_overview()["workers"][0]["active_jobs"])
+    assert await bench.ends(task) == ["lost", "done"]
+    assert await task.result(timeout=5) == "the other"
+
+
+@pytest.mark.parametrize("how", ["swallows", "raises"])
+async def test_whatever_a_stopped_function_does_nothing_of_it_is_written(
+    bench: Bench, how: str
+) -> None:
+    watcher = Watcher()
+    app = bench.new_app(observers=[watcher])
+    inside, stopped = asyncio.Event(), asyncio.Event()
+
+    @app.durable
+    async def work() -> str:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            if how == "raises":
+                raise ValueError from None
+        return "mine"
+
+    async with bench.worker(app, lease_duration=1.0, max_concurrency=1, recovery_interval=60.0):
+        task = await app.dispatch(work)
+        await inside.wait()
+        await take_away(bench, task, settle=False)
+        await asyncio.wait_for(stopped.wait(), 5)
+    assert watcher.of("settled") == [], "not even tried"
+    assert [lost for _, _, lost in watcher.of("renewed") if lost] == [{task.id}]
+    assert (await task.state()).locked_by != "w0"
+
+
+async def test_progress_after_the_lease_is_gone_is_refused(bench: Bench) -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+    heard: list[BaseException] = []
+
+    @bench.app.durable
+    async def work() -> str:
+        inside.set()
+        await go.wait()
+        try:
+            await current().progress(50, "still here")
+        except LeaseLost as error:
+            heard.append(error)
+            raise
+        return "mine"
+
+    options: dict[str, Any] = {"lease_duration": 60.0, "recovery_interval": 60.0}
+    async with bench.worker(max_concurrency=1, **options):
+        task = await bench.app.dispatch(work)
+        await inside.wait()
+        await take_away(bench, task)
+        go.set()
+        await until(lambda: heard)
+        assert await task.result(timeout=5) == "the other"
+    assert (await task.state()).progress is None
+    assert await bench.ends(task) == ["lost", "done"]
+
+
+async def test_an_old_attempt_that_will_not_end_takes_nothing_from_the_new_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are of one worker, and of one task."""
+    monkeypatch.setattr("holdfast.work.slots._STOPPING", 0.05)
+    old, new = asyncio.Event(), asyncio.Event()
+    started: list[int] = []
+
+    @bench.app.durable(timeout=0.3, max_tries=2, retry_policy=RetryPolicy(initial_delay=0.01))
+    async def stubborn() -> str:
+        started.append(current().attempt)
+        door = old if current().attempt == 1 else new
+        while not door.is_set():
+            try:
+                await door.wait()
+            except asyncio.CancelledError:
+                if current().attempt == 2:
+                    raise
+        return f"attempt {current().attempt}"
+
+    def active() -> list[str]:
+        (one,) = bench.app.worker_status_overview()["workers"]
+        return list(one["active_job_ids"])
+
+    async with bench.worker(max_concurrency=2):
+        task = await bench.app.dispatch(stubborn)
+        await until(lambda: started == [1, 2])
+        assert len(active()) == 2, "it keeps its slot"
+        old.set()
+        await until(lambda: len(active()) == 1)
+        new.set()
+        assert await task.result(timeout=10) == "attempt 2"
+    assert await bench.ends(task) == ["retry", "done"]
+
+
+# ── through a proxy: PostgreSQL ──────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def proxy(postgres_bench: Bench) -> AsyncIterator[Proxy]:
+    await postgres_bench.store()  # the tables
+    async with Proxy(postgres_bench.url) as proxy:
+        yield proxy
+
+
+async def test_a_worker_that_is_cut_off_stops_in_time_writes_nothing_and_goes_on(
+    postgres_bench: Bench,
+    proxy: Proxy,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.upkeep.keeping.random.random", lambda: 0.0)  # recovers at once
+    bench = postgres_bench
+    app = bench.new_app(proxy.url)
+    inside, finish = asyncio.Event(), asyncio.Event()
+    left: list[float] = []
+    runs: list[str] = []
+
+    @app.durable(name="hang")
+    async def hang() -> str:
+        runs.append("hang")
+        if len(runs) > 1:
+            return "second"
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            left.append(_left(bench.url, current().task_id))
+            raise
+        return ""
+
+    @app.durable(name="finish")
+    async def finished() -> str:
+        await finish.wait()
+        return "finished while cut off"
+
+    async with bench.worker(app, lease_duration=1.5, recovery_interval=60.0):
+        lost, kept = await app.dispatch(hang), await app.dispatch(finished)
+        lost_id, kept_id = lost.id, kept.id
+        await inside.wait()
+        await until(lambda: bench.leases() == 2)
+        proxy.fall_silent()
+        finish.set()
+        await until(lambda: left)
+        assert left[0] > 0, "stopped only after its lease had lapsed"
+        assert bench.leases() == 2, "nothing is written of what did not finish"
+        assert sum("could not be renewed in time" in r.message for r in caplog.records) <= 2
+        proxy.speak_again()
+        assert (await bench.app.wait_for(kept_id, timeout=20)).result == b'"finished while cut off"'
+        assert await bench.ends(kept_id) == ["done"]
+        await until(bench.app.reset_expired_leases)
+        assert (await bench.app.wait_for(lost_id, timeout=20)).result == b'"second"'
+    assert await bench.ends(lost_id) == ["lost", "done"]
+
+
+def _left(url: str, task: Any) -> float:
+    with psycopg.connect(url, autocommit=True) as conn:
+        row = conn.execute(
+            "select extract(epoch from lease_timeout - clock_timestamp()) "
+            "from holdfast.lease where id = %s",
+            [task],
+        ).fetchone()
+    return float(row[0]) if row else -1.0
+
+
+@pytest.mark.parametrize("cut", ["before", "during", "after"])
+@pytest.mark.parametrize("verb", ["settle", "claim"])
+async def test_a_connection_cut_around_a_commit_loses_and_doubles_nothing(
+    postgres_bench: Bench, proxy: Proxy, verb: str, cut: Cut
+) -> None:
+    bench = postgres_bench
+    app = bench.new_app(proxy.url)
+    runs: list[int] = []
+
+    @app.durable(max_tries=2)
+    async def work(i: int) -> int:
+        runs.append(i)
+        return i
+
+    tasks = await app.dispatch_many([work.call(i) for i in range(20)])
+    proxy.arm(f"holdfast.{verb}(", cut)
+    async with bench.worker(app, lease_duration=20.0):
+        for task in tasks:
+            await bench.app.wait_for(task.id, timeout=20)
+        assert proxy.fired.is_set()
+    assert sorted(runs) == list(range(20)), "a lost answer is asked for again, not run again"
+    for task in tasks:
+        assert await bench.ends(task.id) == ["done"]
+    assert bench.leases() == 0
+
+
+async def test_tasks_of_a_claim_are_run_although_the_next_question_fails(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New lanes have come, and looking them up fails: what was granted must not be held for ever
+    by a worker that has forgotten of it."""
+    store = await bench.store()
+    real, asked = store.lanes, list[int]()
+
+    async def lanes() -> Any:
+        asked.append(1)
+        if len(asked) == 2:
+            raise StoreUnreachable("not now")
+        return await real()
+
+    @bench.app.durable
+    async def work(i: int) -> int:
+        return i
+
+    monkeypatch.setattr(store, "lanes", lanes, raising=False)
+    first = await bench.app.dispatch(work, 1)
+    async with bench.worker():
+        assert await first.result(timeout=5) == 1
+        calls = [work.options(queue=f"q{i}").call(i) for i in range(3)] + [work.call(3)]
+        for task in await bench.app.dispatch_many(calls):
+            await task.result(timeout=5)
+        assert len(asked) >= 3
+    assert (await first.state()).status is TaskStatus.DONE

@@ -1,0 +1,157 @@
+"""Ends are written in batches, and one bad one harms nobody."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidInput, StoreUnreachable
+from holdfast.tasks.task import TaskStatus
+from tests.work.bench import Bench, Watcher, until
+
+
+async def test_what_ends_while_a_commit_is_in_flight_shares_the_next_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, go, sizes = await bench.store(), asyncio.Event(), list[int]()
+    real, ran = store.settle, list[int]()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        sizes.append(len(settlements))
+        if len(sizes) == 1:
+            await go.wait()
+        return await real(settlements, **more)
+
+    @bench.app.durable
+    async def work(i: int) -> int:
+        ran.append(i)
+        return i
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    async with bench.worker(max_concurrency=50):
+        tasks = await bench.app.dispatch_many([work.call(i) for i in range(30)])
+        await until(lambda: len(ran) == 30)
+        go.set()
+        for task in tasks:
+            await task.result(timeout=10)
+    assert sum(sizes) == 30
+    assert len(sizes) <= 3
+
+
+@pytest.mark.parametrize("fault", [InvalidInput("not this one"), ZeroDivisionError()])
+async def test_one_bad_settlement_does_not_fail_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    store, go, sizes = await bench.store(), asyncio.Event(), list[int]()
+    real, ran = store.settle, list[int]()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        sizes.append(len(settlements))
+        if len(sizes) == 1:
+            await go.wait()
+        if any(settlement.result == b'"bad"' for _, settlement in settlements):
+            raise fault
+        return await real(settlements, **more)
+
+    @bench.app.durable(max_tries=1)
+    async def work(i: int) -> int | str:
+        ran.append(i)
+        return "bad" if i == 7 else i
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    async with bench.worker(max_concurrency=50, lease_duration=0.6):
+        tasks = await bench.app.dispatch_many([work.call(i) for i in range(20)])
+        await until(lambda: len(ran) == 20)
+        go.set()
+        for i, task in enumerate(tasks):
+            if i != 7:
+                assert await task.result(timeout=10) == i
+        # What cannot be written is let go of, and pays: it is a dead letter in the end.
+        ending = await bench.app.wait_for(tasks[7], timeout=10)
+    assert ending.status is TaskStatus.FAILED
+
+
+async def test_a_store_that_is_away_is_asked_again_until_it_answers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = Watcher()
+    app = bench.new_app(observers=[watcher])
+    store = (await app.home.client()).store
+    real, asked = store.settle, list[int]()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        asked.append(1)
+        if len(asked) < 4:
+            raise StoreUnreachable("not now")
+        return await real(settlements, **more)
+
+    runs: list[int] = []
+
+    @app.durable
+    async def work() -> str:
+        runs.append(1)
+        return "kept"
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    async with bench.worker(app, lease_duration=0.3):
+        assert await (await app.dispatch(work)).result(timeout=10) == "kept"
+    assert runs == [1], "its lease was renewed all the while"
+    assert len(watcher.of("settled")) == 1
+
+
+async def test_a_renewal_that_crosses_a_settle_calls_nothing_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = Watcher()
+    app = bench.new_app(observers=[watcher])
+    store = (await app.home.client()).store
+    real, crossed = store.settle, list[bool]()
+    go = asyncio.Event()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        answer = await real(settlements, **more)
+        before = len(watcher.of("renewed"))
+        await until(lambda: len(watcher.of("renewed")) >= before + 2)
+        crossed.append(True)
+        return answer
+
+    @app.durable
+    async def work(wait: bool) -> int:
+        if wait:
+            await go.wait()
+        return 1
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    async with bench.worker(app, lease_duration=0.6):
+        held = await app.dispatch(work, True)  # so that there is something to renew
+        await (await app.dispatch(work, False)).result(timeout=10)
+        await until(lambda: crossed)
+        monkeypatch.undo()
+        go.set()
+        assert await held.result(timeout=10) == 1
+    assert [lost for _, _, lost in watcher.of("renewed") if lost] == []
+
+
+async def test_a_drain_writes_what_has_ended_before_it_leaves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, asked, go = await bench.store(), asyncio.Event(), asyncio.Event()
+    real = store.settle
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        asked.set()
+        await go.wait()
+        return await real(settlements, **more)
+
+    @bench.app.durable
+    async def work() -> int:
+        return 1
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    working, lifecycle = await bench.start()
+    task = await bench.app.dispatch(work)
+    await asked.wait()
+    lifecycle.request_drain()
+    asyncio.get_running_loop().call_later(0.2, go.set)
+    await working
+    assert await bench.ends(task) == ["done"]

@@ -1,0 +1,229 @@
+"""What is started together, and what is taken ahead."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import TaskHandle
+from holdfast.tasks.task import TaskStatus
+from tests.work.bench import Bench, until
+
+MINUTE = timedelta(minutes=1)
+
+
+async def lose_in_company(bench: Bench, tasks: Sequence[TaskHandle[Any]]) -> None:
+    """A worker died with all of them: each must run alone from now on."""
+    store = await bench.store()
+    lanes = list((await store.lanes()).lanes)
+    answer = await store.claim(worker=13, lanes=lanes, want=len(tasks), lease=MINUTE)
+    assert {task.lease.task for task in answer.tasks} == {task.id for task in tasks}
+    for task in tasks:
+        bench.lapse(task.id)
+    assert len(await store.recover()) == len(tasks)
+
+
+class Company:
+    """Who was inside together with whom."""
+
+    def __init__(self) -> None:
+        self.inside: set[int] = set()
+        self.met: dict[int, set[int]] = {}
+
+    async def visit(self, i: int) -> None:
+        self.inside.add(i)
+        for one in self.inside:
+            self.met.setdefault(one, set()).update(self.inside - {one})
+        await asyncio.sleep(0.2 if i < 3 else 0.02)
+        self.inside.remove(i)
+        self.met.setdefault(i, set()).update(self.inside)
+
+
+async def test_what_must_run_alone_runs_as_the_only_one(bench: Bench) -> None:
+    company = Company()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        if i < 3:  # more work comes, and hints of it, while it runs
+            await bench.app.dispatch(work, 200 + i)
+        await company.visit(i)
+
+    suspects = await bench.app.dispatch_many([work.call(i) for i in range(3)])
+    await lose_in_company(bench, suspects)
+    others = await bench.app.dispatch_many([work.call(i) for i in range(100, 140)])
+    async with bench.worker(max_concurrency=5):
+        for task in [*suspects, *others]:
+            await task.result(timeout=15)
+    assert [company.met[i] for i in range(3)] == [set(), set(), set()]
+    assert any(company.met[i] for i in range(100, 140)), "the others ran side by side"
+    assert await bench.ends(suspects[0]) == ["lost", "done"]
+
+
+async def test_one_that_must_run_alone_and_was_cancelled_holds_up_nobody(bench: Bench) -> None:
+    @bench.app.durable
+    async def work(i: int) -> int:
+        return i
+
+    tasks = await bench.app.dispatch_many([work.call(i) for i in range(4)])
+    await lose_in_company(bench, tasks)
+    store = await bench.store()
+    real = store.claim
+
+    unwanted = {tasks[0].id, tasks[2].id}
+
+    async def cancelled_on_the_way(**ask: Any) -> Any:
+        answer = await real(**ask)
+        told = [
+            msgspec.structs.replace(task, cancel_requested=task.lease.task in unwanted)
+            for task in answer.tasks
+        ]
+        return msgspec.structs.replace(answer, tasks=told)
+
+    store.claim = cancelled_on_the_way  # type: ignore[method-assign]
+    async with bench.worker(max_concurrency=10):
+        for task in tasks:
+            await bench.app.wait_for(task, timeout=10)
+    states = [(await task.state()).status for task in tasks]
+    assert states == [TaskStatus.CANCELLED, TaskStatus.DONE] * 2
+    assert bench.leases() == 0
+
+
+async def test_what_must_run_alone_waits_until_the_end_of_the_others_is_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it to kill the worker, they would be lost with it."""
+    store, go, asked = await bench.store(), asyncio.Event(), asyncio.Event()
+    real, ran = store.settle, list[str]()
+
+    @bench.app.durable
+    async def work(name: str) -> None:
+        ran.append(name)
+
+    suspects = await bench.app.dispatch_many([work.call("one"), work.call("two")])
+    await lose_in_company(bench, suspects)
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        asked.set()
+        await go.wait()
+        return await real(settlements, **more)
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    other = await bench.app.dispatch(work.options(priority=9), "other")
+    async with bench.worker(max_concurrency=5):
+        await asked.wait()
+        await until(lambda: bench.leases() >= 2)
+        for _ in range(10):
+            await asyncio.sleep(0.02)
+            assert ran == ["other"]
+        go.set()
+        for task in [other, *suspects]:
+            await task.result(timeout=10)
+
+
+async def make_it_think_that_tasks_are_quick(bench: Bench, quick: Any) -> None:
+    for task in await bench.app.dispatch_many([quick.call() for _ in range(40)]):
+        await task.result(timeout=10)
+
+
+async def test_quick_tasks_are_taken_ahead_and_handed_back_when_they_do_not_start(
+    bench: Bench,
+) -> None:
+    hold = asyncio.Event()
+    inside: list[int] = []
+
+    @bench.app.durable
+    async def quick() -> None:
+        return None
+
+    @bench.app.durable
+    async def slow(i: int) -> int:
+        inside.append(i)
+        await hold.wait()
+        return i
+
+    async with bench.worker(max_concurrency=2):
+        await make_it_think_that_tasks_are_quick(bench, quick)
+        tasks = await bench.app.dispatch_many([slow.call(i) for i in range(30)])
+        await until(lambda: bench.leases() > 2)
+        await until(lambda: bench.leases() == 2, within=5)
+        back = [task for task in tasks if (await task.state()).status is TaskStatus.PENDING]
+        assert len(back) == 28
+        assert {(await task.state()).try_count for task in back} == {0}
+        # They are not taken and given back for ever.
+        store = await bench.store()
+        settled = [sum([len(await store.attempts(task.id)) for task in tasks])]
+        await until(lambda: len(inside) == 2)
+        for _ in range(3):
+            await asyncio.sleep(0.6)
+            settled.append(sum([len(await store.attempts(task.id)) for task in tasks]))
+        assert settled[-1] == settled[-2]
+        hold.set()
+        for task in tasks:
+            await task.result(timeout=10)
+    assert inside == sorted(inside), "they keep their places"
+
+
+async def test_nothing_is_taken_ahead_from_a_limited_lane(bench: Bench) -> None:
+    hold = asyncio.Event()
+    inside: list[int] = []
+
+    @bench.app.durable
+    async def quick() -> None:
+        return None
+
+    @bench.app.durable(max_concurrent=50)
+    async def limited(i: int) -> None:
+        inside.append(i)
+        await hold.wait()
+
+    async with bench.worker(max_concurrency=4):
+        await make_it_think_that_tasks_are_quick(bench, quick)
+        tasks = await bench.app.dispatch_many([limited.call(i) for i in range(30)])
+        most = 0
+        while len(inside) < 4:
+            most = max(most, bench.leases())
+            await asyncio.sleep(0.001)
+        for _ in range(20):
+            most = max(most, bench.leases())
+            await asyncio.sleep(0.01)
+        assert most == 4
+        hold.set()
+        for task in tasks:
+            await task.result(timeout=10)
+
+
+async def test_nothing_is_taken_ahead_of_slow_tasks(bench: Bench) -> None:
+    inside: list[int] = []
+    hold = asyncio.Event()
+
+    @bench.app.durable
+    async def slow(i: int) -> None:
+        inside.append(i)
+        await (asyncio.sleep(0.3) if i < 2 else hold.wait())
+
+    async with bench.worker(max_concurrency=2):
+        tasks = await bench.app.dispatch_many([slow.call(i) for i in range(12)])
+        most = 0
+        while len(inside) < 4:
+            most = max(most, bench.leases())
+            await asyncio.sleep(0.005)
+        for _ in range(20):
+            most = max(most, bench.leases())
+            await asyncio.sleep(0.01)
+        assert most == 2
+        hold.set()
+        for task in tasks:
+            await task.result(timeout=10)
+
+
+@pytest.mark.parametrize("wanted", [1, 20_000])
+async def test_any_number_of_slots_is_fine(bench: Bench, wanted: int) -> None:
+    @bench.app.durable
+    async def work() -> int:
+        return 1
+
+    async with bench.worker(max_concurrency=wanted):
+        assert await (await bench.app.dispatch(work)).result(timeout=10) == 1
