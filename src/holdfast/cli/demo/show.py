@@ -63,15 +63,10 @@ class Show:
             haunted, zombie = await self._summon(seen)
             await self._begin(seen)
             killed = await self._kill(seen)
-            await self._stage.enter("worker-3")
-            seen.say("[bold]worker-3[/] comes in its place")
-            late = asyncio.create_task(zombie.wake_up_and_write())
+            haunting = asyncio.create_task(self._haunt(seen, zombie))
+            await self._replace(seen)
             await self._until_done(seen)
-            refused = await late
-            seen.say(
-                "the [bold]zombie[/] wakes up and writes its result: "
-                + ("[green]refused[/]" if refused else "[red]accepted[/]")
-            )
+            await haunting
             codes = await self._stage.drain()
             seen.say(
                 "the workers drained, with " + ", ".join(f"exit code {c}" for c in codes.values())
@@ -113,6 +108,19 @@ class Show:
             f"[bold red]kill -9[/] {DEAD}, with {len(self._lost)} jobs in its hands, unfinished"
         )
         return killed
+
+    async def _replace(self, seen: Picture) -> None:
+        coming = asyncio.create_task(self._stage.enter("worker-3"))
+        while not coming.done():
+            await self._look(seen)
+        seen.say(f"[bold]worker-3[/] (pid {coming.result()}) comes in its place")
+
+    async def _haunt(self, seen: Picture, zombie: Zombie) -> None:
+        refused = await zombie.wake_up_and_write()
+        seen.say(
+            "the [bold]zombie[/] wakes up and writes its result: "
+            + ("[green]refused[/]" if refused else "[red]accepted[/]")
+        )
 
     async def _until_done(self, seen: Picture) -> None:
         while any(job.status is not TaskStatus.DONE for job in await self._look(seen)):
