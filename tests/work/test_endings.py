@@ -1,0 +1,110 @@
+"""Slots that are not given away too early, connections that are not kept, errors that are told."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import TaskFailed, current
+from tests.work.bench import Bench, until
+
+
+async def test_a_thread_that_cannot_be_stopped_keeps_its_slot(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.work.slots._STOPPING", 0.1)
+    go = threading.Event()
+    started: list[str] = []
+
+    @bench.app.durable(timeout=0.1, max_tries=1)
+    def hang() -> None:
+        started.append("hang")
+        go.wait(20)
+
+    @bench.app.durable
+    async def quick() -> None:
+        started.append("quick")
+
+    async with bench.worker(max_concurrency=1):
+        try:
+            hung = await bench.app.dispatch(hang)
+            with pytest.raises(TaskFailed):
+                await hung.result(timeout=10)
+            waits = await bench.app.dispatch(quick)
+            for _ in range(10):
+                await asyncio.sleep(0.03)
+                assert started == ["hang"]
+            assert bench.leases() == 0, "nor is anything claimed that could not start"
+        finally:
+            go.set()
+        await waits.result(timeout=10)
+
+
+async def test_a_transaction_of_a_function_that_went_on_too_long_is_rolled_back(
+    postgres_bench: Bench,
+) -> None:
+    bench = postgres_bench
+
+    @bench.app.durable(timeout=0.05, max_tries=1)
+    async def stubborn() -> str:
+        async with current().transaction() as conn:
+            await conn.execute("create table if not exists mine (id int)")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "in spite of it"
+        return ""
+
+    async with bench.worker(max_concurrency=1):
+        for _ in range(12):  # more than there are connections
+            task = await bench.app.dispatch(stubborn)
+            with pytest.raises(TaskFailed):
+                await task.result(timeout=10)
+
+
+async def test_a_fault_that_ends_the_worker_is_told_to_whoever_started_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, inside = await bench.store(), asyncio.Event()
+    real, broken = store.claim, False
+
+    @bench.app.durable
+    async def work() -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def claim(**ask: Any) -> Any:
+        if broken:
+            raise ZeroDivisionError("a fault of ours")
+        return await real(**ask)
+
+    monkeypatch.setattr(store, "claim", claim, raising=False)
+    working, _ = await bench.start(drain_timeout=0.05)
+    task = await bench.app.dispatch(work)
+    await inside.wait()
+    broken = True
+    await bench.app.dispatch(work)
+    await until(working.done)
+    with pytest.raises(ZeroDivisionError):
+        working.result()
+    assert bench.leases() == 0, "it drained all the same"
+    assert await bench.ends(task) == ["handed_back"]
+
+
+async def test_two_workers_of_one_app_share_the_work_and_both_end(bench: Bench) -> None:
+    seen: set[str] = set()
+    both = asyncio.Event()
+
+    @bench.app.durable
+    async def work() -> None:
+        seen.add(current().worker_id)
+        if len(seen) == 2:
+            both.set()
+        await both.wait()
+
+    async with bench.worker(max_concurrency=2), bench.worker(max_concurrency=2):
+        tasks = await bench.app.dispatch_many([work.call() for _ in range(4)])
+        for task in tasks:
+            await task.result(timeout=10)
+    assert seen == {"w0", "w1"}
