@@ -16,7 +16,7 @@ from tests.examples.conftest import EXAMPLES, Start, example
 from tests.waiting import eventually
 
 
-async def ended(process: Any, seconds: float = 30) -> str:
+async def ended(process: Any, seconds: float = 60) -> str:
     """What it printed."""
     text, _ = await asyncio.to_thread(process.communicate, timeout=seconds)
     return str(text)
@@ -114,7 +114,7 @@ async def test_workers_of_one_script(on_store: str, start: Start):
         start("worker.py", f"--worker-id={name}", HOLDFAST_CONCURRENCY="1") for name in names
     ]
     async with Holdfast(on_store) as app:
-        await eventually(lambda: is_ready(app, 2))
+        await eventually(lambda: is_ready(app, 2), 60)
         greet = example("worker").greet
         tasks = await app.dispatch_many([greet.call("Ada") for _ in range(6)])
         said = {await task.result(timeout=30) for task in tasks}
@@ -216,21 +216,21 @@ async def test_render(on_store: str, start: Start):
     short = {"HOLDFAST_LEASE": "1s"}
     workers = [start("render/render.py", "worker", name, **short) for name in names]
     async with Holdfast(on_store) as app:
-        await eventually(lambda: is_ready(app, 2))
-        assert len((await ended(start("render/render.py", "submit", "8"))).split()) == 8
+        await eventually(lambda: is_ready(app, 2), 60)
+        assert len((await ended(start("render/render.py", "submit", "12"))).split()) == 12
         watching = start("render/render.py", "watch")
 
         async def both_hold() -> bool:
             held = Counter(lease.worker_name for lease in await app.active_leases())
             return min(held["worker-1"], held["worker-2"]) > 1
 
-        await eventually(both_hold)
+        await eventually(both_hold, 60)
         workers[0].kill()
         lines = (await ended(watching)).splitlines()
-        assert lines[-1] == "waiting 0, held {}, done 8"
+        assert lines[-1] == "waiting 0, held {}, done 12"
         store = (await app.home.client()).store
         ends: Counter[str | None] = Counter()
         for task in (await app.list_tasks(queue="render")).tasks:
             ends.update(attempt.ended for attempt in await store.attempts(task.id))
-    assert ends["done"] == 8
+    assert ends["done"] == 12
     assert ends["lost"] > 0
