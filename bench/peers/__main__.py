@@ -25,7 +25,7 @@ from bench.peers.measures import (
 from bench.peers.processes import ROOT, Failed, Field
 from bench.peers.roster import ROSTER, Peer
 from bench.peers.stores import Stores
-from bench.peers.table import Row, show
+from bench.peers.table import Row, report, show
 
 PICK_UP_SLOTS = 10
 T = TypeVar("T")
@@ -142,10 +142,11 @@ def main() -> int:
             Run(peer, stores, limits, asked.environment.absolute()).measure()
             for peer in chosen(asked.only)
         ]
+    found = report(rows, limits, asked.appendfsync)
     if asked.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
-        show(rows, asked.appendfsync)
+        show(found)
     return 1 if any(row.errors for row in rows) else 0
 
 

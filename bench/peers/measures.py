@@ -9,7 +9,17 @@ from bench.peers import ledger
 from bench.peers.processes import Failed, Field, wait_until
 from bench.peers.stores import settle
 
-__all__ = ["Killed", "Limits", "PickUp", "Throughput", "killed", "pick_up", "throughput"]
+__all__ = [
+    "Killed",
+    "Limits",
+    "PickUp",
+    "Throughput",
+    "fate",
+    "killed",
+    "pick_up",
+    "rated",
+    "throughput",
+]
 
 HELD = 20  # tasks of a second that run when their worker is killed
 
@@ -67,7 +77,13 @@ def throughput(field: Field, limits: Limits, *, tasks: int, workers: int, slots:
     if not begun:
         raise Failed(f"no task ran within {limits.starts_within:.0f} s: {field.log()}")
     wait_until(lambda: ledger.lines(field.ledger) >= total, limits.seconds, check=field.check)
-    records = ledger.read(field.ledger)
+    return rated(ledger.read(field.ledger), workers=workers, slots=slots, backlog=total)
+
+
+def rated(
+    records: dict[str, list[ledger.Record]], *, workers: int, slots: int, backlog: int
+) -> Throughput:
+    """The rate since the last of the workers began."""
     shared = len(records) == workers
     start = max(each[0].when for each in records.values()) if shared else 0.0
     times = sorted(record.when for each in records.values() for record in each)
@@ -76,7 +92,7 @@ def throughput(field: Field, limits: Limits, *, tasks: int, workers: int, slots:
     return Throughput(
         rate=(len(counted) - 1) / seconds if seconds > 0 else 0.0,
         counted=len(counted),
-        backlog=total,
+        backlog=backlog,
         seconds=seconds,
         slots=slots,
         shared=shared,
@@ -114,11 +130,11 @@ def killed(field: Field, limits: Limits) -> Killed:
     lost -= _ended(field)
     wait_until(lambda: len(_ended(field)) >= HELD, limits.wait)
     time.sleep(2)  # for whoever runs what is done already
-    return _account(field, lost, moment)
+    return fate(ledger.read(field.ledger), lost, moment)
 
 
-def _account(field: Field, lost: set[int], moment: float) -> Killed:
-    records = ledger.read(field.ledger)
+def fate(records: dict[str, list[ledger.Record]], lost: set[int], moment: float) -> Killed:
+    """What became of the lost, by the ledgers of the doomed and of the heir."""
     ends = ledger.counted([each for some in records.values() for each in some], end=True)
     again: dict[int, float] = {}
     for record in records.get("heir", []):

@@ -5,12 +5,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench.peers.measures import Killed, PickUp, Throughput
-from bench.peers.roster import Peer
+from bench.peers.measures import Killed, Limits, PickUp, Throughput
+from bench.peers.roster import Peer, Store
 
-__all__ = ["Row", "show"]
+__all__ = ["Report", "Row", "report", "show"]
 
-DURABILITY = {
+DURABILITY: dict[Store, str] = {
     "postgres": "PostgreSQL, fsync and synchronous_commit on",
     "redis": "Valkey, appendonly yes, appendfsync {appendfsync}",
     "sqlite": "SQLite, WAL, synchronous FULL",
@@ -30,7 +30,21 @@ class Row(msgspec.Struct, kw_only=True):
     errors: dict[str, str] = {}
 
 
-def show(rows: list[Row], appendfsync: str) -> None:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, whole."""
+
+    limits: Limits
+    stores: dict[Store, str]
+    rows: list[Row]
+
+
+def report(rows: list[Row], limits: Limits, appendfsync: str) -> Report:
+    used = dict.fromkeys(row.peer.store for row in rows)
+    stores = {store: DURABILITY[store].format(appendfsync=appendfsync) for store in used}
+    return Report(limits=limits, stores=stores, rows=rows)
+
+
+def show(found: Report) -> None:
     console = Console(width=150)
     table = Table(box=box.SIMPLE, title="Measured in this run, on this machine")
     for name in ("system", "store"):
@@ -44,10 +58,10 @@ def show(rows: list[Row], appendfsync: str) -> None:
         "ran again\nafter",
     ):
         table.add_column(name, justify="right")
-    for row in rows:
+    for row in found.rows:
         table.add_row(f"{row.peer.title} {row.version}", row.peer.store, *_figures(row))
     console.print(table)
-    _notes(console, rows, appendfsync)
+    _notes(console, found)
 
 
 def _figures(row: Row) -> list[str]:
@@ -95,14 +109,14 @@ def _absent(error: str | None) -> str:
     return "failed" if error else "-"
 
 
-def _notes(console: Console, rows: list[Row], appendfsync: str) -> None:
+def _notes(console: Console, found: Report) -> None:
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
-    for store in dict.fromkeys(row.peer.store for row in rows):
-        say(f"{store}: {DURABILITY[store].format(appendfsync=appendfsync)}")
-    for row in rows:
-        slots = f"{row.one.slots} slots for throughput; " if row.one else ""
+    for store, how in found.stores.items():
+        say(f"{store}: {how}")
+    for row in found.rows:
+        slots = f"slots for throughput: {row.one.slots}; " if row.one else ""
         say(f"{row.peer.title} ({row.peer.store}): {slots}{row.settings}")
         for what, error in row.errors.items():
             say(f"  {what} FAILED: {error}")
