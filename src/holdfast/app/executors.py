@@ -14,9 +14,14 @@ __all__ = ["Executors"]
 
 
 class Executors:
-    """Keeps `holdfast.work.slots.Executors`."""
+    """Keeps `holdfast.work.slots.Executors`.
 
-    def __init__(self, *, freed: Callable[[], None]) -> None:
+    `spawn_suspects`: a task that was lost together with others runs in a process of its own. That
+    is right where a process that imports the app has all that its functions need.
+    """
+
+    def __init__(self, *, freed: Callable[[], None], spawn_suspects: bool = False) -> None:
+        self._spawn_suspects = spawn_suspects
         self._coroutine, self._process = CoroutineExecutor(), ProcessExecutor()
         self._thread = ThreadExecutor(freed=freed)
 
@@ -31,12 +36,14 @@ class Executors:
                 self._process.check(function)
 
     def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor:
-        """Whatever may have killed a worker runs in a process of its own, if it can."""
-        if function.traits.isolation == "process":
-            return self._process
-        if claimed.alone and self._process.can_run(function):
+        if self.isolates(function, claimed):
             return self._process
         return self._coroutine if function.is_async else self._thread
+
+    def isolates(self, function: Function[..., Any, Any], claimed: Claimed) -> bool:
+        if function.traits.isolation == "process":
+            return True
+        return claimed.alone and self._spawn_suspects and self._process.can_run(function)
 
     async def close(self) -> None:
         await self._process.close()

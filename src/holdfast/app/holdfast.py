@@ -290,9 +290,16 @@ class Holdfast:
         priority_grace: Duration | None = None,
         stuck_after: Duration | None = None,
         on_stuck: str | None = None,
+        spawn_suspects: bool = False,
         lifecycle: WorkerLifecycle | None = None,
     ) -> None:
-        """Work, until asked to drain (`request_worker_drain`) or cancelled."""
+        """Work, until asked to drain (`request_worker_drain`) or cancelled.
+
+        `spawn_suspects`: tasks that were lost together with a dead worker run in processes of
+        their own from then on, side by side; else one after the other in an emptied worker. For
+        programs whose functions need nothing but what importing them brings (`holdfast worker`
+        sets it).
+        """
         from holdfast.app.serving import Served, serve  # which those who only dispatch never need
 
         wanted = Served(
@@ -316,6 +323,7 @@ class Holdfast:
             priority_grace=priority_grace,
             stuck_after=stuck_after,
             on_stuck=on_stuck,
+            spawn_suspects=spawn_suspects,
         )
         await serve(self, wanted, lifecycle)
 

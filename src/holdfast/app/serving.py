@@ -62,6 +62,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     priority_grace: Duration | None = None
     stuck_after: Duration | None = None
     on_stuck: str | None = None
+    spawn_suspects: bool | None = None
     functions: Any = None  # a registry of its own: it serves nothing else
 
 
@@ -77,7 +78,9 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     record = _record(name, wanted, settings, who, app, functions)
     told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
     observer = Many([LogObserver(name), *told])
-    executors = Executors(freed=lambda: worker.freed())
+    executors = Executors(
+        freed=lambda: worker.freed(), spawn_suspects=wanted.spawn_suspects or False
+    )
     executors.check(functions)
     try:
         client = await app.home.client()

@@ -78,7 +78,9 @@ async def _serve(
     saying = asyncio.create_task(_say_when_draining(lifecycle))
     await _open_patiently(app, lifecycle)
     async with app:
-        working = asyncio.create_task(app.serve(lifecycle=lifecycle, **options))
+        working = asyncio.create_task(
+            app.serve(lifecycle=lifecycle, spawn_suspects=True, **options)
+        )
         ready = asyncio.create_task(lifecycle.wait_until_ready())
         await asyncio.wait({working, ready}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()

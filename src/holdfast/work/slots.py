@@ -41,6 +41,10 @@ class Executors(Protocol):
 
     def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor: ...
 
+    def isolates(self, function: Function[..., Any, Any], claimed: Claimed) -> bool:
+        """Whether it runs in a process of its own, and can harm nobody else."""
+        ...
+
 
 class Slots:
     """So many attempts at once. A task that was lost in company before runs as the only one.
@@ -116,14 +120,15 @@ class Slots:
 
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
-        self._one_at_a_time = any(task.alone for task in tasks)
+        self._one_at_a_time = any(map(self._must_be_alone, tasks))
         fresh = {task.lease.task for task in tasks}
         if old := [lease for lease in self._running if lease.task in fresh]:
             self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
-            if self._closed or (task.alone and self._alone):
+            alone = self._must_be_alone(task)
+            if self._closed or (alone and self._alone):
                 self._put_down(task)
-            elif task.alone:
+            elif alone:
                 self._alone = task
             else:
                 self._ahead.append((since, task))
@@ -199,7 +204,17 @@ class Slots:
 
     def _is_sole(self) -> bool:
         """Whether what runs must be the only one."""
-        return len(self._running) == 1 and next(iter(self._running.values())).claimed.alone
+        if len(self._running) != 1:
+            return False
+        return self._must_be_alone(next(iter(self._running.values())).claimed)
+
+    def _must_be_alone(self, task: Claimed) -> bool:
+        """It was lost in company before, and may have been the cause: unless it runs in a process
+        of its own, nothing else may run beside it."""
+        if not task.alone:
+            return False
+        function = self._functions().get((task.lane.type, task.lane.version))
+        return function is not None and not self._executors.isolates(function, task)
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
