@@ -5,8 +5,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from holdfast.answers import Gate, Standing, WorkerRecord
 from holdfast.explain import explain
-from holdfast.store import Gate, Standing, WorkerRecord
 from holdfast.tasks.lane import Lane
 
 LANE = Lane(queue="mail", type="shop:send")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from holdfast.store import Gate, Standing, WorkerRecord
+from holdfast.answers import Gate, Standing, WorkerRecord
 from holdfast.tasks.lane import Lane, Serving
 
 __all__ = ["Reason", "explain"]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.store import Recovered
+from holdfast.answers import Recovered
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Claimed, Draft
 

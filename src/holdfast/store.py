@@ -8,288 +8,43 @@ not: ask `claimed` with its grant what it brought, and claim anew with a new one
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
-import msgspec
-
-from holdfast.tasks.lane import Lane
+from holdfast.answers import (
+    Cancelling,
+    ClaimAnswer,
+    DeadLetterGroup,
+    Ending,
+    Event,
+    Journal,
+    Lanes,
+    LeaseView,
+    Page,
+    Progress,
+    QueueLoad,
+    Recovered,
+    Renewed,
+    Standing,
+    Step,
+    TaskFilter,
+    WorkerRecord,
+)
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.limits import Limit
-from holdfast.tasks.task import Attempt, Claimed, Draft, Failure, Lease, Task, TaskStatus
+from holdfast.tasks.task import Attempt, Claimed, Draft, Lease, Task
 
 __all__ = [
-    "Cancelling",
-    "ClaimAnswer",
-    "DeadLetterGroup",
-    "Ending",
-    "Event",
     "Flows",
-    "Gate",
-    "Journal",
-    "Lanes",
-    "LeaseView",
-    "Page",
     "Prepared",
     "Producing",
-    "Progress",
-    "QueueLoad",
-    "Recovered",
-    "Renewed",
-    "Signal",
-    "Standing",
     "Steering",
-    "Step",
     "Store",
-    "TaskFilter",
     "Upkeep",
     "Views",
-    "WorkerRecord",
     "Working",
 ]
-
-
-# ── answers ──────────────────────────────────────────────────────────────────────────────────
-
-
-class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a claim brought, and when to ask again.
-
-    `contended`: work was seen but others were taking it; ask again at once, with this as `after`.
-    `full`: work waits behind a limit; a settle will make room.
-    `next_due`: seconds until the next delayed task is due or a rate opens.
-    `lanes`: moves when lanes were added; then look up anew which lanes to serve.
-    """
-
-    grant: UUID
-    tasks: list[Claimed]
-    contended: int | None
-    full: bool
-    next_due: float | None
-    lanes: int
-
-
-class Lanes(msgspec.Struct, frozen=True, kw_only=True):
-    """All lanes by id, as of one state of their change counter.
-
-    `limited`: they pass a limit of their function or queue (how many run, also per key, or a
-    rate); nothing is taken from them before a slot is free.
-    """
-
-    change: int
-    lanes: dict[int, Lane]
-    limited: frozenset[int]
-
-
-class Renewed(msgspec.Struct, frozen=True):
-    """Which leases are gone, and which tasks were asked to cancel."""
-
-    lost: frozenset[UUID]
-    cancel: frozenset[UUID]
-
-
-class Recovered(msgspec.Struct, frozen=True):
-    """One lapsed lease that was taken back, and what became of its task."""
-
-    lease: Lease
-    worker: int
-    status: TaskStatus
-    late: float  # seconds since its end
-
-
-class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of a worker process. `id` is random per start; `name` is for people.
-
-    `types`: the functions that it knows, as `name` or `name@version`.
-    `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
-    """
-
-    id: int
-    name: str
-    host: str = ""
-    pid: int = 0
-    version: str = ""
-    queues: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    capabilities: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    priority: int = 0
-    slots: int = 1
-    active: int = 0
-    status: str = "ready"
-    tasks_acquired: int = 0
-    tasks_recovered: int = 0
-    poll_interval: float = 0.0
-    loop_lag: float = 0.0
-    started_at: datetime | None = None
-    last_heartbeat: datetime | None = None
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a task says it is, and what it saved for its next attempt."""
-
-    percent: float
-    message: str | None
-    saved: bytes | None
-    updated_at: datetime
-
-
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded entry of a durable function, byte for byte."""
-
-    position: int
-    name: str
-    kind: str = "step"
-    value: bytes | None = None
-
-
-class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal that was sent and not yet consumed, oldest first."""
-
-    id: UUID
-    name: str
-    payload: bytes
-
-
-class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a durable function needs to go on: what is recorded, sent and woken."""
-
-    steps: list[Step]
-    signals: list[Signal]
-    wakes: list[int]
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt ended, or a late write that was refused, in order of `seq`."""
-
-    seq: int
-    kind: str  # done failed cancelled retry snoozed handed_back waiting lost · refused
-    task: UUID
-    fence: int | None
-    worker: int | None
-    by: str | None  # holder recovery operator
-    at: datetime
-    error: str | None
-    verb: str | None  # of a refused write
-
-
-class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of one queue. Counts stop at `CAP`: then `capped` is true and they are floors."""
-
-    queue: str
-    paused: bool
-    ready: int
-    scheduled: int
-    blocked: int
-    waiting: int
-    running: int
-    expired: int
-    failed: int
-    oldest_age: float | None
-    capped: bool
-
-
-class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease as people see it."""
-
-    task: UUID
-    type: str
-    queue: str
-    worker: int
-    worker_name: str | None
-    fence: int
-    tries: int
-    started_at: datetime
-    lease_timeout: datetime
-    seconds_left: float
-
-
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit that a task passes, and how much of it is taken.
-
-    `running`: None where nothing limits it. `running_of_key`: those with the task's concurrency
-    key that were let in: they run, or wait for a worker and nothing else.
-    `rate_opens`: seconds until the rate lets the next one start; None: at once, or no rate.
-    """
-
-    kind: Literal["type", "queue"]
-    name: str
-    max_running: int | None
-    running: int | None
-    max_per_key: int | None
-    running_of_key: int | None
-    rate_opens: float | None
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task stands, and what holds it back.
-
-    `due`: seconds until its time comes; None: it has come, or nothing but a wake is waited for.
-    `ahead`: how many come before it in its lane (blocked: of its key), at most 1,000; None where
-    it does not stand in line.
-    `occupied_by`: up to 10 running tasks that fill a limit which it passes, longest first.
-    `lease_left`: seconds; negative when the lease has lapsed.
-    """
-
-    task: UUID
-    place: Literal["ready", "later", "blocked", "lease", "outcome", "waiting"]
-    lane: Lane
-    due: float | None
-    queue_paused: bool
-    concurrency_key: str | None
-    gates: tuple[Gate, ...]
-    ahead: int | None
-    occupied_by: tuple[UUID, ...]
-    cancel_requested: bool
-    reason: str | None
-    holder: str | None
-    lease_left: float | None
-
-
-class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters that look alike."""
-
-    type: str
-    error_type: str | None
-    error: str | None
-    count: int
-    newest: datetime
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task ended."""
-
-    status: TaskStatus
-    result: bytes | None
-    failure: Failure | None
-
-
-class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks to list. None: all."""
-
-    status: TaskStatus | None = None
-    queue: str | None = None
-    type: str | None = None
-    tenant: str | None = None
-    tag: str | None = None
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks, and where the next page begins (None: no more).
-
-    Pending tasks come in the order in which they will be taken, ended ones by their end, newest
-    first, all others by their creation, newest first.
-    """
-
-    tasks: list[Task]
-    next: str | None
-
-
-Cancelling = Literal["cancelled", "requested", "ended", "unknown"]
-
-
-# ── verbs ────────────────────────────────────────────────────────────────────────────────────
 
 
 class Prepared(Protocol):

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from holdfast.answers import ClaimAnswer
 from holdfast.ids import new_id
-from holdfast.store import ClaimAnswer
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Settlement, Verdict

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.answers import WorkerRecord
 from holdfast.errors import InvalidInput, PayloadRefused
-from holdfast.store import WorkerRecord
 from holdfast.tasks.limits import Rate
 from holdfast.tasks.payload import encode
 from holdfast.tasks.retry import RetryPolicy

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.store import ClaimAnswer
+from holdfast.answers import ClaimAnswer
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.limits import Limit

@@ -2,9 +2,9 @@
 
 import pytest
 
+from holdfast.answers import Step, WorkerRecord
 from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.ids import new_id
-from holdfast.store import Step, WorkerRecord
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
     FAILED,

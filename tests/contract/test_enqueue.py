@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.answers import TaskFilter
 from holdfast.errors import InvalidInput, KeyConflict, UnknownTask
 from holdfast.ids import new_id
-from holdfast.store import TaskFilter
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Draft, TaskStatus

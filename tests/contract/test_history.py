@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from holdfast.answers import Event, WorkerRecord
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id
-from holdfast.store import Event, WorkerRecord
 from holdfast.tasks.lifecycle import Verdict
 from tests.contract.acts import (
     BOOM,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.answers import WorkerRecord
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_grant, new_id
-from holdfast.store import WorkerRecord
 from holdfast.tasks.task import Lease, TaskStatus
 from tests.contract.acts import (
     MINUTE,

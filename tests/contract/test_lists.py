@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.answers import TaskFilter
 from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.ids import new_id
-from holdfast.store import TaskFilter
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (

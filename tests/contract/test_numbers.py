@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.answers import QueueLoad
 from holdfast.errors import InvalidInput
-from holdfast.store import QueueLoad
 from holdfast.stores import views
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.limits import Limit

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.answers import WorkerRecord
 from holdfast.ids import new_id
-from holdfast.store import WorkerRecord
 from holdfast.tasks.limits import Limit
 from tests.contract.acts import (
     FAILED,

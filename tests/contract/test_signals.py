@@ -2,9 +2,9 @@
 
 import pytest
 
+from holdfast.answers import Signal
 from holdfast.errors import InvalidInput, PayloadRefused
 from holdfast.ids import new_id
-from holdfast.store import Signal
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
     DONE,

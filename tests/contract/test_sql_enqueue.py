@@ -4,8 +4,8 @@ import asyncpg
 import msgspec
 import pytest
 
+from holdfast.answers import TaskFilter
 from holdfast.errors import UnknownTask
-from holdfast.store import TaskFilter
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import TaskStatus

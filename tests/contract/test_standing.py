@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from holdfast.answers import Gate, WorkerRecord
 from holdfast.errors import UnknownTask
 from holdfast.ids import new_id
-from holdfast.store import Gate, WorkerRecord
 from holdfast.tasks.lane import Lane, Serving
 from holdfast.tasks.limits import Limit, Rate
 from tests.contract.acts import (

@@ -2,9 +2,9 @@
 
 import pytest
 
+from holdfast.answers import Journal, Step
 from holdfast.errors import InvalidInput, JournalConflict, PayloadRefused
 from holdfast.ids import new_id
-from holdfast.store import Journal, Step
 from tests.contract.acts import claim_one, finish, put_one, retry
 
 A = Step(position=1, name="fetch", value=b'{"n":\x00\xff1}')

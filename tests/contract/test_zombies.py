@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.answers import Renewed, Step
 from holdfast.errors import LeaseLost
 from holdfast.ids import new_grant, new_id
-from holdfast.store import Renewed, Step
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Settlement

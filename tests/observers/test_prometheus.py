@@ -12,10 +12,10 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast, TaskFailed
+from holdfast.answers import Recovered
 from holdfast.ids import new_grant, new_id
 from holdfast.observer import Ended, Stuck
 from holdfast.observers.prometheus import PrometheusObserver
-from holdfast.store import Recovered
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.task import Claimed, Lease, TaskStatus

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from holdfast.store import ClaimAnswer
+from holdfast.answers import ClaimAnswer
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Claimed

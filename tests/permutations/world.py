@@ -6,7 +6,7 @@ from uuid import UUID
 
 import asyncpg
 
-from holdfast.store import ClaimAnswer
+from holdfast.answers import ClaimAnswer
 from holdfast.stores.postgres.driver import PostgresDriver
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lifecycle import Cancelled, Done, Expired, Facts, settle

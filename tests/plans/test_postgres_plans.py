@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from holdfast.answers import TaskFilter
 from holdfast.ids import new_id
-from holdfast.store import TaskFilter
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.limits import Limit

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import Journal, Step
 from holdfast.errors import KeyConflict, LeaseLost, StoreUnreachable, UnknownTask
-from holdfast.store import Journal, Step
 from holdfast.tasks.lifecycle import Done, Errored, HandedBack, Outcome, Snoozed, Waiting
 from holdfast.tasks.task import Claimed, Draft, Failure, Lease
 from tests.simulation.ledger import Violation

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from holdfast.answers import WorkerRecord
 from holdfast.errors import StoreUnreachable
-from holdfast.store import WorkerRecord
 from holdfast.tasks.lifecycle import (
     Cancelled,
     Expired,

@@ -1,6 +1,6 @@
 """The views for people with a SQL prompt, where SQLite's own ways could show."""
 
-from holdfast.store import WorkerRecord
+from holdfast.answers import WorkerRecord
 from tests.contract.acts import FAILED, claim, claim_one, finish, put, put_one, retry
 from tests.sqlite.acts import peek
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.store import WorkerRecord
+from holdfast.answers import WorkerRecord
 from tests.sqlite.acts import peek
 
 WORKER = WorkerRecord(id=77, name="w", slots=4)

@@ -11,9 +11,9 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.answers import Step
 from holdfast.errors import StoreUnreachable
 from holdfast.ids import new_grant, new_id
-from holdfast.store import Step
 from holdfast.stores.postgres.driver import PostgresDriver
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lifecycle import Settlement, Verdict

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Observer, WorkerLifecycle, current
-from holdfast.store import WorkerRecord
+from holdfast.answers import WorkerRecord
 from holdfast.work.rank import steps_below
 from tests.waiting import eventually
 

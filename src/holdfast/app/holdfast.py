@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from holdfast import config
+from holdfast.answers import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
 from holdfast.app.home import Home
 from holdfast.app.portal import Portal
@@ -23,7 +24,6 @@ from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
 from holdfast.registry import Call, Durable, Function, Registry, durable, functions
-from holdfast.store import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.work.status import WorkerLifecycle, WorkerState

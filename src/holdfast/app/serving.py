@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
 from holdfast.executors.places import check_not_importing
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
 from holdfast.registry import Registry
-from holdfast.store import Store, WorkerRecord
+from holdfast.store import Store
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.names import check_labels

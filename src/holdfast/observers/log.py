@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from holdfast.answers import Recovered
 from holdfast.context import Context, entered
 from holdfast.observer import Ended, Observer, Stuck
-from holdfast.store import Recovered
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from holdfast.answers import Recovered
 from holdfast.observer import Ended, Observer, Stuck
-from holdfast.store import Recovered
 from holdfast.tasks.task import Claimed, Draft
 
 __all__ = ["Many"]

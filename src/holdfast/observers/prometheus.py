@@ -21,9 +21,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from holdfast.answers import Recovered
 from holdfast.clock import Clock, SystemClock
 from holdfast.observer import Ended, Observer, Stuck
-from holdfast.store import Recovered
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed, Draft

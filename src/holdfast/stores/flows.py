@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from holdfast.answers import Journal, Progress, Signal, Step
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost
-from holdfast.store import Journal, Progress, Signal, Step
 from holdfast.stores.base import Base
 from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import check_payload

@@ -3,8 +3,8 @@
 from itertools import chain
 from uuid import UUID
 
+from holdfast.answers import Gate, Standing
 from holdfast.errors import UnknownTask
-from holdfast.store import Gate, Standing
 from holdfast.stores.base import Base
 from holdfast.tasks.lane import Lane
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 from uuid import UUID
 
+from holdfast.answers import Cancelling
 from holdfast.errors import InvalidInput
-from holdfast.store import Cancelling
 from holdfast.stores.base import Base
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.names import check_name, check_type

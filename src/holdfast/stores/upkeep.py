@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from holdfast.answers import Recovered
 from holdfast.ids import new_grant
-from holdfast.store import Recovered
 from holdfast.stores.base import policy_of
 from holdfast.stores.working import Working, seconds_of
 from holdfast.tasks.lifecycle import Facts, Lost, Settlement, settle

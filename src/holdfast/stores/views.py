@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import InvalidInput, UnknownTask
-from holdfast.store import (
+from holdfast.answers import (
     DeadLetterGroup,
     Ending,
     Event,
@@ -17,6 +16,7 @@ from holdfast.store import (
     TaskFilter,
     WorkerRecord,
 )
+from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
 from holdfast.stores.standing import Standings
 from holdfast.stores.working import seconds_of

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import ClaimAnswer, Lanes, Renewed, WorkerRecord
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.ids import new_grant
-from holdfast.store import ClaimAnswer, Lanes, Renewed, WorkerRecord
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
 from holdfast.tasks.lifecycle import Settlement, Verdict

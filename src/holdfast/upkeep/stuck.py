@@ -3,9 +3,10 @@
 from datetime import timedelta
 from typing import Literal
 
+from holdfast.answers import LeaseView, TaskFilter
 from holdfast.errors import InvalidInput
 from holdfast.observer import Observer, Stuck
-from holdfast.store import LeaseView, Store, TaskFilter
+from holdfast.store import Store
 from holdfast.tasks.task import TaskStatus
 
 __all__ = ["OnStuck", "StuckTasks", "check_on_stuck"]

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from holdfast.answers import ClaimAnswer
 from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.ids import new_grant
-from holdfast.store import ClaimAnswer, Working
+from holdfast.store import Working
 from holdfast.tasks.lane import Lane, Serving
 from holdfast.tasks.task import Claimed
 from holdfast.work.holding import Holding

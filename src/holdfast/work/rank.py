@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from holdfast.store import WorkerRecord
+from holdfast.answers import WorkerRecord
 
 __all__ = ["steps_below"]
 

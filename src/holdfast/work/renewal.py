@@ -15,9 +15,10 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
+from holdfast.answers import WorkerRecord
 from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.observer import Observer
-from holdfast.store import Store, WorkerRecord
+from holdfast.store import Store
 from holdfast.tasks.task import Lease
 from holdfast.work.holding import Holding
 

@@ -8,9 +8,9 @@ deaf      it has free slots, but no claim was answered for `DEAF_AFTER` seconds 
 import asyncio
 from collections.abc import Sequence
 
+from holdfast.answers import Recovered
 from holdfast.clock import Clock
 from holdfast.observer import Observer
-from holdfast.store import Recovered
 from holdfast.work.status import WorkerState
 
 __all__ = ["BLOCKED_AFTER", "DEAF_AFTER", "Vitals"]

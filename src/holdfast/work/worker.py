@@ -11,11 +11,12 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import WorkerRecord
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.observer import Ended, Observer
-from holdfast.store import Store, WorkerRecord
+from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.work.claiming import Claiming

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import Event
 from holdfast.cli.demo.picture import DEAD
 from holdfast.cli.demo.zombie import TOO_LATE
-from holdfast.store import Event, Store
+from holdfast.store import Store
 
 __all__ = ["Findings", "look_back"]
 

@@ -4,8 +4,9 @@ import asyncio
 from datetime import timedelta
 from uuid import UUID
 
+from holdfast.answers import WorkerRecord
 from holdfast.ids import new_worker_id
-from holdfast.store import Store, WorkerRecord
+from holdfast.store import Store
 from holdfast.tasks.lifecycle import Done, Facts, settle
 from holdfast.tasks.task import Claimed, TaskStatus
 
