@@ -23,7 +23,7 @@ from bench.functions import hold, noop, stamp
 from bench.measure import Ratio, report
 from bench.served import Account
 from holdfast import Holdfast
-from holdfast.registry import Call
+from holdfast.function import Call
 
 TASKS = 100_000
 ROUNDS = 3

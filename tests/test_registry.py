@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import InvalidInput, PayloadRefused, UnknownType
-from holdfast.registry import Function, Registry
+from holdfast.function import Function
+from holdfast.registry import Registry
 from holdfast.tasks.limits import Limit, Rate
 from holdfast.tasks.retry import RetryPolicy
 

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.answers import Cancelling, Ending
 from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
+from holdfast.function import Call, Function
 from holdfast.notifier import Hint, Notifier
-from holdfast.registry import Call, Function
 from holdfast.store import Store
 from holdfast.tasks.payload import decode
 from holdfast.tasks.task import Draft, Task, TaskStatus

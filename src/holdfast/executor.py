@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from holdfast.context import Context
-from holdfast.registry import Function
+from holdfast.function import Function
 
 __all__ = ["Executor"]
 

@@ -16,7 +16,8 @@ from holdfast.app import Holdfast
 from holdfast.app.serving import Served, serve
 from holdfast.context import current
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.registry import Function, Registry
+from holdfast.function import Function
+from holdfast.registry import Registry
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.work.status import WorkerState
 

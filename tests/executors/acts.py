@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from holdfast.context import Context
+from holdfast.function import Function
 from holdfast.ids import new_grant, new_id
-from holdfast.registry import Function
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Claimed, Lease
 

@@ -12,7 +12,7 @@ from holdfast.executor import Executor
 from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.executors.process import ProcessExecutor
 from holdfast.executors.thread import ThreadExecutor
-from holdfast.registry import Function
+from holdfast.function import Function
 from tests.executors import functions
 
 KEEPERS: dict[str, type[Executor]] = {

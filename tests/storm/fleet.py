@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from holdfast.registry import Call
+from holdfast.function import Call
 from tests.storm.hand import Hired, build, main
 from tests.storm.ledger import finished, peek
 from tests.storm.processes import SPAWN

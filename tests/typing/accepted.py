@@ -3,7 +3,8 @@
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
-from holdfast.registry import Call, Function, Registry, durable
+from holdfast.function import Call, Function
+from holdfast.registry import Registry, durable
 from holdfast.tasks.retry import RetryPolicy
 
 

@@ -7,7 +7,8 @@ from holdfast.executor import Executor
 from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.executors.process import ProcessExecutor
 from holdfast.executors.thread import ThreadExecutor
-from holdfast.registry import Function, Registry
+from holdfast.function import Function
+from holdfast.registry import Registry
 from holdfast.tasks.task import Claimed
 
 __all__ = ["Executors"]

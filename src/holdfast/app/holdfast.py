@@ -20,10 +20,11 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.context import entered
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.explain import Reason, explain
+from holdfast.function import Call, Function
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
-from holdfast.registry import Call, Durable, Function, Registry, durable, functions
+from holdfast.registry import Durable, Registry, durable, functions
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.work.status import WorkerLifecycle, WorkerState

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from holdfast.registry import Function
+from holdfast.function import Function
 
 __all__ = ["call"]
 

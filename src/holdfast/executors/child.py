@@ -21,7 +21,7 @@ from holdfast.executors.calling import call
 from holdfast.executors.outcomes import raised_by
 from holdfast.executors.places import Place
 from holdfast.executors.ready import Ready
-from holdfast.registry import Function
+from holdfast.function import Function
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import plain
 

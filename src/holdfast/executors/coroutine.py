@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.context import Context
 from holdfast.executors.outcomes import contained
-from holdfast.registry import Function
+from holdfast.function import Function
 from holdfast.tasks.payload import encode
 
 __all__ = ["CoroutineExecutor"]

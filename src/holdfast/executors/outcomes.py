@@ -10,7 +10,7 @@ import msgspec
 from holdfast.context import Context
 from holdfast.errors import HoldfastError, NonRetryable, PayloadRefused, Snooze, TaskCancelled
 from holdfast.executors.failures import failure_of
-from holdfast.registry import Function
+from holdfast.function import Function
 from holdfast.tasks.durations import duration
 from holdfast.tasks.lifecycle import Cancelled, Errored, Outcome, Snoozed
 from holdfast.tasks.names import check_delay

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.registry import MAINS, Function, functions
+from holdfast.function import Function
+from holdfast.registry import MAINS, functions
 
 __all__ = ["Place", "check_not_importing", "find", "place_of"]
 

@@ -18,7 +18,7 @@ from holdfast.executors import wire
 from holdfast.executors.outcomes import FunctionRaised
 from holdfast.executors.places import check_not_importing, place_of
 from holdfast.executors.spawned import Limits, Nonsense, Spawned
-from holdfast.registry import Function
+from holdfast.function import Function
 
 __all__ = ["ProcessExecutor"]
 

@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.executors.calling import call
 from holdfast.executors.outcomes import contained
 from holdfast.executors.ready import Ready
-from holdfast.registry import Function
+from holdfast.function import Function
 from holdfast.tasks.payload import encode
 
 __all__ = ["ThreadExecutor", "ThreadKeeper"]

@@ -11,7 +11,7 @@ from holdfast.context import Context
 from holdfast.errors import LeaseLost
 from holdfast.executor import Executor
 from holdfast.executors.outcomes import outcome_of
-from holdfast.registry import Function
+from holdfast.function import Function
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     Cancelled,

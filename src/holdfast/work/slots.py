@@ -11,8 +11,8 @@ from uuid import UUID
 
 from holdfast.context import running
 from holdfast.executor import Executor
+from holdfast.function import Function
 from holdfast.observer import Ended
-from holdfast.registry import Function
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
 from holdfast.tasks.task import Claimed, Lease

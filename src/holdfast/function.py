@@ -1,0 +1,199 @@
+"""A durable function: its signature, what it is, and the tasks that are made of it."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from hashlib import sha256
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+from holdfast.ids import new_id
+from holdfast.tasks.durations import Duration, duration
+from holdfast.tasks.limits import Limit, Rate
+from holdfast.tasks.names import check_key, check_labels, check_name, check_priority
+from holdfast.tasks.payload import encode
+from holdfast.tasks.retry import RetryPolicy
+from holdfast.tasks.signature import Signature
+from holdfast.tasks.task import Draft
+
+__all__ = ["Call", "Function", "Isolation", "KeyFunction", "Traits", "Wishes"]
+
+P = ParamSpec("P")
+T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its result
+R = TypeVar("R")  # what the task results in
+Isolation = Literal["process"]
+KeyFunction = Callable[..., str]
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function is, the same for all of its tasks."""
+
+    version: str = ""
+    max_concurrent: int | None = None
+    max_concurrent_total: int | None = None
+    concurrency_key: str | None = None
+    rate_limit: str | None = None
+    retry_policy: RetryPolicy | None = None
+    timeout: timedelta | None = None
+    idempotent: bool = False
+    idempotency_key_func: KeyFunction | None = None
+    isolation: Isolation | None = None
+    memory_limit: int | None = None
+    cpu_limit: float | None = None
+    fenced: bool = False
+
+    @property
+    def limit(self) -> Limit | None:
+        """With a concurrency key, `max_concurrent` counts for each of its values."""
+        keyed = self.concurrency_key is not None
+        limit = Limit(
+            max_running=self.max_concurrent_total if keyed else self.max_concurrent,
+            max_per_key=self.max_concurrent if keyed else None,
+            rate=None if self.rate_limit is None else Rate.parse(self.rate_limit),
+        )
+        return None if limit == Limit() else limit
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task asks for; the function's own wishes are the default."""
+
+    queue: str = "default"
+    tags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    priority: int = 0
+    tenant: str = "default"
+    delay: timedelta | None = None
+    run_at: datetime | None = None
+    expires: timedelta | None = None
+    max_tries: int | None = None
+    idempotency_key: str | None = None
+    unique: Literal["while_kept", "while_pending"] = "while_kept"
+    conn: Any = None
+
+
+class Function(Generic[P, T, R]):
+    """A durable function. Calling it runs it here and now, as if it were not durable;
+    `app.dispatch(function, ...)` makes a task of it."""
+
+    def __init__(self, function: Callable[P, T], name: str, traits: Traits, wishes: Wishes) -> None:
+        update_wrapper(self, function, updated=())  # its own attributes could hide ours
+        self.function = function
+        self.name, self.traits, self.wishes = name, traits, wishes
+        self.signature = Signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        if traits.concurrency_key and not self.signature.has(traits.concurrency_key):
+            raise InvalidInput(
+                f"concurrency_key {traits.concurrency_key!r} is no argument of {self.signature}"
+            )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<durable {self.name}{'@' + self.version if self.version else ''}>"
+
+    @property
+    def version(self) -> str:
+        return self.traits.version
+
+    def options(
+        self,
+        *,
+        queue: str | None = None,
+        tags: Iterable[str] | None = None,
+        requires: Iterable[str] | None = None,
+        priority: int | None = None,
+        tenant: str | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        expires: Duration | None = None,
+        max_tries: int | None = None,
+        idempotency_key: str | None = None,
+        unique: Literal["while_kept", "while_pending"] | None = None,
+        conn: Any = None,
+    ) -> "Function[P, T, R]":
+        """The same function with other wishes for the tasks that are made of it."""
+        given = _given(
+            queue=None if queue is None else check_name("queue", queue),
+            tags=None if tags is None else check_labels("tag", tags),
+            requires=None if requires is None else check_labels("requirement", requires),
+            priority=None if priority is None else check_priority(priority),
+            tenant=None if tenant is None else check_name("tenant", tenant),
+            delay=None if delay is None else duration("delay", delay),
+            run_at=run_at,
+            expires=None if expires is None else duration("expires", expires),
+            max_tries=max_tries,
+            idempotency_key=None
+            if idempotency_key is None
+            else check_key("idempotency key", idempotency_key),
+            unique=unique,
+            conn=conn,
+        )
+        wishes = msgspec.structs.replace(self.wishes, **given)
+        return Function(self.function, self.name, self.traits, wishes)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> "Call[R]":
+        """A call to be dispatched, alone or with others: `app.dispatch_many([f.call(1), ...])`."""
+        return Call(self, args, kwargs)
+
+    def draft(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Draft:
+        """The task that this call makes. Arguments are checked here, in the caller."""
+        wishes, traits = self.wishes, self.traits
+        payload = self.signature.pack(args, kwargs)
+        return Draft(
+            id=new_id(),
+            type=self.name,
+            payload=payload,
+            queue=wishes.queue,
+            version=traits.version,
+            tags=wishes.tags,
+            requires=wishes.requires,
+            tenant=wishes.tenant,
+            priority=wishes.priority,
+            delay=wishes.delay,
+            run_at=wishes.run_at,
+            expires=wishes.expires,
+            max_tries=wishes.max_tries,
+            retry=traits.retry_policy,
+            key=wishes.idempotency_key or self._own_key(payload, args, kwargs),
+            unique=wishes.unique,
+            concurrency_key=self._concurrency_key(args, kwargs),
+        )
+
+    def _own_key(
+        self, payload: bytes, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> str | None:
+        if self.traits.idempotency_key_func:
+            return check_key("idempotency key", self.traits.idempotency_key_func(*args, **kwargs))
+        if self.traits.idempotent:
+            digest = sha256(self.name.encode() + b"\0" + payload).hexdigest()
+            return f"{self.name[:150]}:{digest}"
+        return None
+
+    def _concurrency_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        name = self.traits.concurrency_key
+        if name is None:
+            return None
+        value = self.signature.value_of(name, args, kwargs)
+        return value if isinstance(value, str) else encode(value).decode()
+
+
+class Call(Generic[R]):
+    """One call of a durable function that was not made yet."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(
+        self, function: Function[..., Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    def draft(self) -> Draft:
+        return self.function.draft(self.args, self.kwargs)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
