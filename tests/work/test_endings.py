@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import TaskFailed, current
+from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
 
 
@@ -44,23 +45,29 @@ async def test_a_thread_that_cannot_be_stopped_keeps_its_slot(
 async def test_a_transaction_of_a_function_that_went_on_too_long_is_rolled_back(
     postgres_bench: Bench,
 ) -> None:
-    bench = postgres_bench
+    bench, opened = postgres_bench, asyncio.Event()
 
-    @bench.app.durable(timeout=0.05, max_tries=1)
+    @bench.app.durable(timeout=1.0, max_tries=1)
     async def stubborn() -> str:
         async with current().transaction() as conn:
             await conn.execute("create table if not exists mine (id int)")
+        opened.set()
+        kept.append(conn)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             return "in spite of it"
         return ""
 
-    async with bench.worker(max_concurrency=1):
-        for _ in range(12):  # more than there are connections
-            task = await bench.app.dispatch(stubborn)
-            with pytest.raises(TaskFailed):
-                await task.result(timeout=10)
+    kept: list[Any] = []
+    async with bench.worker():
+        task = await bench.app.dispatch(stubborn)
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=10)
+        assert opened.is_set()
+        open = "select count(*) from pg_stat_activity where state like 'idle in transaction%'"
+        assert peek(bench.place, open) == [(0,)]
+        assert peek(bench.place, "select to_regclass('mine')") == [(None,)]
 
 
 async def test_a_fault_that_ends_the_worker_is_told_to_whoever_started_it(

@@ -241,6 +241,36 @@ async def test_an_old_attempt_that_will_not_end_takes_nothing_from_the_new_one(
     assert await bench.ends(task) == ["retry", "done"]
 
 
+async def test_what_a_busy_worker_takes_back_an_idle_one_hears_of(bench: Bench) -> None:
+    """Neither polls for a minute; the one that recovers has no room, the other does not sweep."""
+    inside, go = asyncio.Event(), asyncio.Event()
+    store = await bench.store()
+
+    @bench.app.durable
+    async def hold() -> None:
+        inside.set()
+        await go.wait()
+
+    @bench.app.durable
+    async def work() -> str:
+        return current().worker_id
+
+    async with bench.worker(poll_interval=60.0, poll_interval_max=60.0, max_concurrency=1):
+        held = await bench.app.dispatch(hold)
+        await inside.wait()
+        task = await bench.app.dispatch(work)
+        lanes = list((await store.lanes()).lanes)
+        dead = await store.claim(worker=13, lanes=lanes, want=1, lease=timedelta(seconds=60))
+        assert [one.lease.task for one in dead.tasks] == [task.id]
+        idle: dict[str, Any] = {"recovery_interval": 3600.0, "worker_id": "idle"}
+        async with bench.worker(poll_interval=60.0, poll_interval_max=60.0, **idle):
+            await until(lambda: True)
+            bench.lapse(task.id)
+            assert await task.result(timeout=5) == "idle"
+            go.set()
+            await held.result(timeout=5)
+
+
 # ── through a proxy: PostgreSQL ──────────────────────────────────────────────────────────────
 
 
