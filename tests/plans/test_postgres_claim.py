@@ -145,6 +145,8 @@ async def test_many_priorities_are_taken_in_a_few_rounds(bench: Bench, each: int
     bench.driver.take()
     await bench.store.claim(worker=1, lanes=lanes, want=300, lease=LEASE)
     looks = bench.driver.take()
-    taking = [k for k in looks if k.table == "ready" and "delete from holdfast.ready" in k.statement]
+    taking = [
+        k for k in looks if k.table == "ready" and "delete from holdfast.ready" in k.statement
+    ]
     rounds = sum(look.how == "Tid Scan" for look in taking)
     assert 1 <= rounds <= 8
