@@ -125,7 +125,7 @@ def _until(ledger: Ledger, step: Step, now: Stand) -> None:
 
 def _passed_over(ledger: Ledger, step: Step, granted: list[Stand]) -> None:
     """No eligible task is left while there was room, none was overtaken in its lane (I9)."""
-    contended, full, next_due, _ = step.answer[0][-4:]
+    contended, full, next_due, *_ = step.answer[0][14:]
     asked, wall = step.asked, ledger.wall
     short = len(granted) < asked["want"]
     lanes = set(asked["lanes"])

@@ -54,16 +54,15 @@ def claim(
     turn_of = dict(zip(lanes, [*(turns or ()), *repeat(0, len(lanes))], strict=False))
     taken: list[tuple[Any, ...]] = []
     full, opens = False, []
-    while want > 0 and turn_of:
-        chosen, upto = _best(s, turn_of)
-        if not chosen:
-            break
+    places = _look(s, lanes)
+    while want > 0 and places:
+        chosen, upto = _best(places, turn_of)
         for gates, heads in _neighbours(chosen):
             room, opening = _room(s, gates, want)
             if room <= 0:
                 full = True
                 opens += [opening] if opening is not None and opening > 0 else []
-                turn_of.pop(heads[0].lane)
+                places.pop(heads[0].lane)
                 continue
             prefixes = _prefixes(s, heads, upto, room)
             took = sum(prefix.size for prefix in prefixes)
@@ -74,6 +73,10 @@ def claim(
             want -= took
             if want == 0:
                 break
+            emptied = [head.lane for head in heads]
+            for lane in emptied:
+                del places[lane]
+            places |= _look(s, emptied)
     if want:
         opens += [due for (due,) in s.rows("later.next") if due is not None]
         if keys_left(s, lanes):
@@ -103,15 +106,24 @@ def _bring_in(s: Session, lanes: list[int], batch: int) -> None:
         admit(s, lanes, batch)
 
 
-def _best(s: Session, turn_of: dict[int, int]) -> tuple[list[_Head], int]:
+def _look(s: Session, lanes: list[int]) -> dict[int, tuple[str | None, int, int]]:
+    """Gates and head of each lane that holds something. One writer: they stay as they are."""
+    found = s.rows("claim.heads", lanes=lanes)
+    return {lane: (gates, np, seq) for lane, gates, np, seq in found}
+
+
+def _best(
+    places: dict[int, tuple[str | None, int, int]], turn_of: dict[int, int]
+) -> tuple[list[_Head], int]:
     """The lanes whose head has the best priority, and how far down this round may go.
 
     Alone at the top, a lane may give all that is at least as urgent as the best head elsewhere.
     """
-    heads = s.rows("claim.heads", lanes=list(turn_of))
-    best = min((np for _, _, np, _ in heads), default=0)
+    best = min(np for _, np, _ in places.values())
     top = sorted(
-        (turn_of[lane] or 0, seq, lane, gates) for lane, gates, np, seq in heads if np == best
+        (turn_of[lane] or 0, seq, lane, gates)
+        for lane, (gates, np, seq) in places.items()
+        if np == best
     )
     alike: dict[int, int] = {}
     for turn, *_ in top:
@@ -122,7 +134,7 @@ def _best(s: Session, turn_of: dict[int, int]) -> tuple[list[_Head], int]:
     ]
     if len(chosen) > 1:
         return chosen, best
-    return chosen, min((np for _, _, np, _ in heads if np > best), default=_LEAST_URGENT)
+    return chosen, min((np for _, np, _ in places.values() if np > best), default=_LEAST_URGENT)
 
 
 def _neighbours(chosen: Sequence[_Head]) -> Iterator[tuple[str | None, list[_Head]]]:
