@@ -1,12 +1,21 @@
 """Ends are written in batches, and one bad one harms nobody."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.errors import InvalidInput, StoreUnreachable
-from holdfast.tasks.task import TaskStatus
+from holdfast.observer import Ended, Observer
+from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.task import Claimed, TaskStatus
+from holdfast.work.holding import Holding
+from holdfast.work.settling import Settling
+from tests.app.conftest import until as until_async
 from tests.work.bench import Bench, Watcher, until
 
 
@@ -155,3 +164,43 @@ async def test_a_drain_writes_what_has_ended_before_it_leaves(
     asyncio.get_running_loop().call_later(0.2, go.set)
     await working
     assert await bench.ends(task) == ["done"]
+
+
+async def test_an_old_and_a_new_grant_of_one_task_are_told_apart(bench: Bench) -> None:
+    store, told = await bench.store(), list[tuple[int, frozenset[UUID]]]()
+
+    @bench.app.durable
+    async def work() -> None: ...
+
+    task = await bench.app.dispatch(work)
+
+    async def claim(lease: float) -> Claimed:
+        lanes = list((await store.lanes()).lanes)
+        answer = await store.claim(
+            worker=7, lanes=lanes, want=1, lease=timedelta(seconds=lease), durable=True
+        )
+        return answer.tasks[0]
+
+    class Listening(Observer):
+        def settled(self, ended: Sequence[Ended], refused: frozenset[UUID]) -> None:
+            told.append((ended[0].task.lease.fence, refused))
+
+    old = await claim(0.01)
+
+    async def taken_back() -> bool:
+        return bool(await store.recover())
+
+    await until_async(taken_back)
+    new = await claim(60)
+    holding = Holding(SystemClock(), 60)
+    settling = Settling(store, holding, Listening(), default_tries=3, written=lambda batch: None)
+    done = Settlement(verdict=Verdict.DONE, result=b"null")
+    settling.add(Ended(old, done, 0.0))
+    settling.add(Ended(new, done, 0.0))
+    running = asyncio.create_task(settling.run())
+    await settling.flush()
+    running.cancel()
+    assert told == [
+        (old.lease.fence, frozenset({task.id})),
+        (new.lease.fence, frozenset()),
+    ]

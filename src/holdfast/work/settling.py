@@ -57,9 +57,22 @@ class Settling:
             await self._wake.wait()
             self._wake.clear()
             while self._pending:
-                batch, self._pending = self._pending[:_MOST], self._pending[_MOST:]
-                await self._write(batch)
+                await self._write(self._batch())
             self._empty.set()
+
+    def _batch(self) -> list[Ended]:
+        """What goes next. Of one task an old and a new grant may both have ended: the store answers
+        by task, so they never go together."""
+        batch: dict[UUID, Ended] = {}
+        rest = []
+        for ended in self._pending:
+            task = ended.task.lease.task
+            if len(batch) < _MOST and task not in batch:
+                batch[task] = ended
+            else:
+                rest.append(ended)
+        self._pending = rest
+        return list(batch.values())
 
     async def _write(self, batch: list[Ended]) -> None:
         leases = [ended.task.lease for ended in batch]
