@@ -20,8 +20,8 @@ async def stamp() -> float:
 
 @durable(name="bench:hold", max_tries=5)
 async def hold(seconds: float) -> tuple[int, float]:
-    """Which try this is, and when it began; the first one holds on to its lease."""
+    """Which grant this is, and when it began; the first one holds on to its lease."""
     began = time.time()
-    if current().attempt == 1:
+    if current().fence == 1:
         await asyncio.sleep(seconds)
-    return current().attempt, began
+    return current().fence, began

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-__all__ = ["Ratio", "compare", "report", "spent"]
+__all__ = ["Ratio", "compare", "line", "report", "spent"]
 
 Rate = Callable[[], Awaitable[float]]
 
@@ -57,10 +57,14 @@ def report(ratios: list[Ratio]) -> bool:
     """Print them as a table; whether all promises were kept."""
     print(f"\n{'':62}{'ours':>12}{'reference':>12}{'ratio':>8}  promised")
     for ratio in ratios:
-        bound = f">= {ratio.least}" if ratio.least is not None else f"<= {ratio.most}"
-        own, limit = (f"{value:,.0f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
-        if ratio.unit != "/s" or ratio.reference < 10:
-            own, limit = (f"{value:.2f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
-        mark = "ok" if ratio.held else "MISSED"
-        print(f"{ratio.what:62}{own:>12}{limit:>12}{ratio.ratio:>8.2f}  {bound}  {mark}")
+        print(line(ratio))
     return all(ratio.held for ratio in ratios)
+
+
+def line(ratio: Ratio) -> str:
+    bound = f">= {ratio.least}" if ratio.least is not None else f"<= {ratio.most}"
+    own, limit = (f"{value:,.0f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
+    if ratio.unit != "/s" or ratio.reference < 10:
+        own, limit = (f"{value:.2f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
+    mark = "ok" if ratio.held else "MISSED"
+    return f"{ratio.what:62}{own:>12}{limit:>12}{ratio.ratio:>8.2f}  {bound}  {mark}"
