@@ -4,6 +4,8 @@ Every rate is a ratio of two measurements in this run; a promise that is missed 
 """
 
 import asyncio
+import ctypes
+import signal
 import statistics
 import subprocess
 import sys
@@ -36,7 +38,9 @@ class Process:
 
     def __init__(self, url: str, slots: int, lease: str = "5m") -> None:
         command = [sys.executable, "-m", "bench.served", url, str(slots), lease]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, preexec_fn=_dies_with_us
+        )
         self.pid = self._process.pid
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n", "the worker did not start"
@@ -49,6 +53,10 @@ class Process:
         self._process.terminate()
         out, _ = self._process.communicate(timeout=60)
         return msgspec.json.decode(out, type=Account)
+
+
+def _dies_with_us() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 @asynccontextmanager

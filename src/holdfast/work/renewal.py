@@ -149,7 +149,6 @@ class Renewal:
     async def _renew(self, store: Store) -> None:
         held = self._holding.leases()
         if not held:
-            self._failed = False
             return
         sent = self._holding.now()
         try:
@@ -183,6 +182,7 @@ class Renewal:
         except (HoldfastError, TimeoutError) as error:
             self._complain("say that the worker lives", error=error)
             return
+        self._recovered()
         if asked:
             self._cancelled(asked)
 
