@@ -8,7 +8,6 @@ from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.executors.process import ProcessExecutor
 from holdfast.executors.thread import ThreadExecutor
 from holdfast.function import Function
-from holdfast.registry import Registry
 from holdfast.tasks.task import Claimed
 
 __all__ = ["Executors"]
@@ -29,12 +28,6 @@ class Executors:
     @property
     def stranded(self) -> int:
         return self._thread.stranded
-
-    def check(self, functions: Registry) -> None:
-        """Refuse what could not be run before the first task comes."""
-        for function in functions:
-            if function.traits.isolation == "process":
-                self._process.check(function)
 
     def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor:
         if self.isolates(function, claimed):

@@ -82,7 +82,6 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     executors = Executors(
         freed=lambda: worker.freed(), spawn_suspects=wanted.spawn_suspects or False
     )
-    executors.check(functions)
     try:
         client = await app.home.client()
         await _declare(client.store, functions)

@@ -10,19 +10,25 @@ from holdfast.tasks.task import Lease
 __all__ = ["Holding"]
 
 
+class _Held:
+    __slots__ = ("lease", "resting", "until")
+
+    def __init__(self, lease: Lease, until: int) -> None:
+        self.lease, self.until, self.resting = lease, until, False
+
+
 class Holding:
     """Each lease with its deadline: the moment before which it cannot have lapsed.
 
     Counted from when the claim or the last good renewal was *sent*, in boot time, less a margin
-    in which the work can be stopped.
+    in which the work can be stopped. Of one task the newest grant counts; older ones are strangers.
     """
 
     def __init__(self, clock: Clock, lease_seconds: float) -> None:
         self._clock = clock
         self._sure = round(lease_seconds * 0.9 * 1_000_000)
         self._lock = threading.Lock()
-        self._held: dict[UUID, tuple[Lease, int]] = {}
-        self._resting: set[Lease] = set()
+        self._held: dict[UUID, _Held] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -34,55 +40,57 @@ class Holding:
         until = sent + self._sure
         with self._lock:
             for lease in leases:
-                self._held[lease.task] = (lease, until)
+                self._held[lease.task] = _Held(lease, until)
 
     def drop(self, leases: Iterable[Lease]) -> None:
         """They were settled, or are gone. A newer grant of the same task stays."""
         with self._lock:
             for lease in leases:
-                self._resting.discard(lease)
-                if self._is_held(lease):
+                if self._find(lease):
                     del self._held[lease.task]
 
     def rest(self, leases: Iterable[Lease]) -> None:
         """They are being settled: leave them alone for now."""
-        with self._lock:
-            self._resting.update(leases)
+        self._set_resting(leases, True)
 
     def resume(self, leases: Iterable[Lease]) -> None:
-        with self._lock:
-            self._resting.difference_update(leases)
+        self._set_resting(leases, False)
 
     def renewed(self, leases: Iterable[Lease], sent: int) -> None:
         until = sent + self._sure
         with self._lock:
             for lease in leases:
-                if self._is_held(lease):
-                    self._held[lease.task] = (lease, until)
+                if held := self._find(lease):
+                    held.until = until
 
     def leases(self) -> list[Lease]:
         """Those to be renewed."""
         with self._lock:
-            resting = self._resting
-            return [lease for lease, _ in self._held.values() if lease not in resting]
+            return [held.lease for held in self._held.values() if not held.resting]
 
     def still(self, leases: Iterable[Lease]) -> list[Lease]:
         """Those of them that were neither settled in the meantime nor are just being settled."""
         with self._lock:
-            return [one for one in leases if self._is_held(one) and one not in self._resting]
+            return [one for one in leases if (held := self._find(one)) and not held.resting]
 
     def overdue(self) -> list[Lease]:
         """Those that may lapse any moment: their work must stop."""
         now = self._clock.boot()
         with self._lock:
-            return [lease for lease, until in self._held.values() if until <= now]
+            return [held.lease for held in self._held.values() if held.until <= now]
 
     def next_deadline(self) -> float | None:
         """Seconds until the first of them becomes overdue."""
         with self._lock:
-            first = min((until for _, until in self._held.values()), default=None)
+            first = min((held.until for held in self._held.values()), default=None)
         return None if first is None else max(0.0, (first - self._clock.boot()) / 1_000_000)
 
-    def _is_held(self, lease: Lease) -> bool:
+    def _set_resting(self, leases: Iterable[Lease], resting: bool) -> None:
+        with self._lock:
+            for lease in leases:
+                if held := self._find(lease):
+                    held.resting = resting
+
+    def _find(self, lease: Lease) -> _Held | None:
         held = self._held.get(lease.task)
-        return held is not None and held[0] == lease
+        return held if held and (held.lease is lease or held.lease == lease) else None

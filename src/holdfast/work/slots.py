@@ -69,7 +69,7 @@ class Slots:
         self._store, self._functions, self._executors = store, functions, executors
         self._settling, self._holding, self._hungry = settling, holding, hungry
         self._worker_id, self._default_tries = worker_id, default_tries
-        self._running: dict[Lease, Attempt] = {}  # an old grant may run on beside the new one
+        self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
         self._alone: Claimed | None = None
         self._one_at_a_time = False
@@ -81,11 +81,11 @@ class Slots:
         self._loop = asyncio.get_running_loop()
 
     def __contains__(self, task: UUID) -> bool:
-        return any(lease.task == task for lease in self._running)
+        return task in self.running
 
     @property
     def running(self) -> list[UUID]:
-        return [lease.task for lease in list(self._running)]
+        return [attempt.claimed.lease.task for attempt in self._running.copy()]
 
     @property
     def active(self) -> int:
@@ -122,7 +122,8 @@ class Slots:
         since = self._loop.time()
         self._one_at_a_time = any(map(self._must_be_alone, tasks))
         fresh = {task.lease.task for task in tasks}
-        if old := [lease for lease in self._running if lease.task in fresh]:
+        held = [attempt.claimed.lease for attempt in self._running]
+        if old := [lease for lease in held if lease.task in fresh]:
             self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
             alone = self._must_be_alone(task)
@@ -161,10 +162,10 @@ class Slots:
         """Wait for what runs, then hand that back too."""
         self.close()
         await self._until_idle(patience)
-        for attempt in list(self._running.values()):
+        for attempt in self._running.copy():
             self._stop(attempt, Why.DRAIN)
         await self._until_idle(_STOPPING)
-        for attempt in list(self._running.values()):  # a thread, or one that will not be stopped
+        for attempt in self._running.copy():  # a thread, or one that will not be stopped
             self._end(attempt, attempt.after_stop())
 
     async def _until_idle(self, patience: float) -> None:
@@ -206,7 +207,7 @@ class Slots:
         """Whether what runs must be the only one."""
         if len(self._running) != 1:
             return False
-        return self._must_be_alone(next(iter(self._running.values())).claimed)
+        return self._must_be_alone(next(iter(self._running)).claimed)
 
     def _must_be_alone(self, task: Claimed) -> bool:
         """It was lost in company before, and may have been the cause: unless it runs in a process
@@ -260,7 +261,7 @@ class Slots:
             outcome = Cancelled() if claimed.cancel_requested else Expired()
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
             return None
-        self._running[claimed.lease] = attempt
+        self._running.add(attempt)
         if timeout := function.traits.timeout:
             attempt.timer = self._loop.call_later(
                 timeout.total_seconds(), self._stop, attempt, Why.TIMEOUT
@@ -285,7 +286,7 @@ class Slots:
     def _end(self, attempt: Attempt, settlement: Settlement | None) -> None:
         if attempt.timer:
             attempt.timer.cancel()
-        self._running.pop(attempt.claimed.lease, None)
+        self._running.discard(attempt)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement)
@@ -323,10 +324,10 @@ class Slots:
         self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
         if self._alone and self._alone.lease in gone:
             self._alone = None
-        for lease in leases:
-            attempt = self._running.get(lease)
-            if attempt and not attempt.ended:
-                logger.warning("task %s: its lease is lost, it is stopped", lease.task)
+        for attempt in self._running.copy():
+            if attempt.claimed.lease in gone and not attempt.ended:
+                task = attempt.claimed.lease.task
+                logger.warning("task %s: its lease is lost, it is stopped", task)
                 attempt.context.cancel_requested = True
                 self._stop(attempt, Why.LOST)
         self._holding.drop(leases)
@@ -334,7 +335,7 @@ class Slots:
         self._hungry()
 
     def cancel(self, tasks: frozenset[UUID]) -> None:
-        for attempt in list(self._running.values()):
+        for attempt in self._running.copy():
             if attempt.claimed.lease.task in tasks and not attempt.context.cancel_requested:
                 attempt.context.cancel_requested = True
                 # A sync function sees it by `check_cancelled`: its thread cannot be stopped.
