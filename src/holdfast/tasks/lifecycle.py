@@ -37,6 +37,7 @@ __all__ = [
     "Snoozed",
     "Verdict",
     "Waiting",
+    "done",
     "settle",
 ]
 
@@ -162,6 +163,14 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "reason", plain(self.reason, 1000))
 
 
+def done(result: bytes) -> Settlement:
+    """What follows when a function returned: whatever else was going on, it is done."""
+    return _NOTHING if result == b"null" else Settlement(verdict=Verdict.DONE, result=result)
+
+
+_NOTHING = Settlement(verdict=Verdict.DONE, result=b"null")
+
+
 def settle(facts: Facts, outcome: Outcome, roll: float = 0.5) -> Settlement:
     """What follows when an attempt ends so. `roll` is chance, from 0 to 1, for the jitter."""
     wish = _wish(facts, outcome, roll)
@@ -179,7 +188,7 @@ def settle(facts: Facts, outcome: Outcome, roll: float = 0.5) -> Settlement:
 def _wish(facts: Facts, outcome: Outcome, roll: float) -> Settlement:
     match outcome:
         case Done(result):
-            return Settlement(verdict=Verdict.DONE, result=result)
+            return done(result)
         case Errored(failure, retryable):
             if not retryable:
                 return Settlement(verdict=Verdict.FAILED, failure=failure)

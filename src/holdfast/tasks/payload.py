@@ -37,6 +37,8 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 
 def encode(value: Any) -> bytes:
     """Any value of plain types, dates, decimals, UUIDs, bytes, dataclasses and structs as JSON."""
+    if value is None:
+        return b"null"
     try:
         try:
             data = _sorted.encode(value)

@@ -20,7 +20,7 @@ from holdfast.tasks.lifecycle import (
     HandedBack,
     Outcome,
     Settlement,
-    Verdict,
+    done,
     settle,
 )
 from holdfast.tasks.task import Claimed, Failure
@@ -128,7 +128,7 @@ class Attempt:
             result = await self.executor.run(self.function, self.context)
             if self.why in (Why.LOST, Why.TIMEOUT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
-            settlement = Settlement(verdict=Verdict.DONE, result=result)
+            settlement = done(result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement
             self.committed = await self._transaction.commit(settlement)
