@@ -59,6 +59,8 @@ def judge(fleet: Fleet, lease: float, *, but_stops: bool) -> None:
     # Lease and recovery interval; and room for a machine with little of it, on which for a moment
     # all who could recover may be dead or starting.
     bound = lease + lease / 5 + 2.0
+    if but_stops:  # and holds up everybody's recovery until it goes on
+        bound += 2 * lease
     assert sorted(back)[int(len(back) * 0.98)] < bound
     assert max(back) < 3 * bound
 
