@@ -158,7 +158,7 @@ class Fleet:
             case "drain":
                 hand.terminate()
                 left = self.left_by(hand)
-                assert left < 0.2 * lease, f"{hand.name} left a lease of {left:.2f} s behind"
+                assert left < 0.7 * lease, f"{hand.name} left a lease of {left:.2f} s behind"
         self.fill_up()
 
     def left_by(self, hand: Hand) -> float:

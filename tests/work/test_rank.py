@@ -12,7 +12,7 @@ from holdfast.work.rank import steps_below
 from tests.waiting import eventually
 
 SLOW = {
-    "max_concurrency": 1, "poll_interval": 60.0, "poll_interval_max": 60.0, "priority_grace": 0.2,
+    "max_concurrency": 1, "poll_interval": 60.0, "poll_interval_max": 60.0, "priority_grace": 0.6,
 }  # fmt: skip
 
 
