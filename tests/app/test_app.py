@@ -1,6 +1,7 @@
 """How an app is made, what it does with tasks, and what it says of them."""
 
 import asyncio
+from contextvars import ContextVar
 from datetime import timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast import (
     current,
     durable,
 )
+from holdfast.app.home import plain_url
 from tests.app.conftest import until
 
 
@@ -241,3 +243,61 @@ async def test_errors_that_another_try_cannot_mend_fail_at_once(serving):
         with pytest.raises(TaskFailed, match="give up"):
             await task.result(timeout=timedelta(seconds=10))
         assert (await task.state()).try_count == 1
+
+
+async def test_a_function_that_cancels_itself_spends_its_tries(serving):
+    async with serving() as app:
+        runs = 0
+
+        @app.durable(max_tries=2, retry_policy=RetryPolicy(initial_delay=0.01))
+        async def quits() -> None:
+            nonlocal runs
+            runs += 1
+            task = asyncio.current_task()
+            assert task
+            task.cancel()
+            await asyncio.sleep(0)
+
+        with pytest.raises(TaskFailed, match="Cancelled"):
+            await (await app.dispatch(quits)).result(timeout=10)
+        assert runs == 2
+
+
+async def test_what_a_function_leaves_in_its_context_reaches_no_other(serving):
+    tenant: ContextVar[str] = ContextVar("tenant", default="")
+    async with serving(max_concurrency=4) as app:
+
+        @app.durable
+        async def leaves(name: str) -> str:
+            seen = tenant.get()
+            tenant.set(name)
+            await asyncio.sleep(0.001)
+            return seen
+
+        tasks = await app.dispatch_many([leaves.call("acme") for _ in range(60)])
+        assert {await task.result(timeout=20) for task in tasks} == {""}
+
+
+async def test_closing_an_app_drains_its_workers(url):
+    app = Holdfast(url)
+    await app.__aenter__()
+    lifecycle = app.create_worker_lifecycle()
+    working = asyncio.create_task(app.serve(lifecycle=lifecycle))
+    await lifecycle.wait_until_ready()
+    await app.close()
+    assert lifecycle.state == "stopped"
+    await asyncio.wait_for(working, 5)
+
+
+async def test_settings_that_cannot_be_do_not_keep_anybody_waiting(url):
+    app = Holdfast(url)
+    lifecycle = app.create_worker_lifecycle()
+    with pytest.raises(InvalidInput):
+        await app.serve(lifecycle=lifecycle, lease_duration="1ms")
+    await asyncio.wait_for(lifecycle.wait_until_ready(), 5)
+    assert lifecycle.state == "stopped"
+
+
+@pytest.mark.parametrize("secret", ["se?cret", "se/cret", "se@cret", "plain"])
+def test_no_part_of_a_password_is_shown(secret):
+    assert plain_url(f"postgresql://user:{secret}@host/db?schema=x") == "postgresql://host/db"

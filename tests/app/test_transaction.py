@@ -1,5 +1,6 @@
 """Business rows and the task's completion: together, or not at all."""
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -99,3 +100,18 @@ async def attempts(app, task):
 async def was_refused(app):
     store = (await app.home.client()).store
     return any(event.kind == "refused" for event in await store.events())
+
+
+@durable(name="swallows")
+async def swallows() -> None:
+    async with current().transaction() as conn:
+        with contextlib.suppress(asyncpg.PostgresError):
+            await conn.execute("insert into nowhere values (1)")
+
+
+async def test_a_transaction_that_cannot_be_committed_is_a_failure_like_others(shop):
+    async with serve() as app:
+        task = await app.dispatch(swallows.options(max_tries=1))
+        with pytest.raises(TaskFailed, match="transaction"):
+            await task.result(timeout=10)
+        assert (await task.state()).status == "failed"

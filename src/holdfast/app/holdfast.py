@@ -12,7 +12,7 @@ from uuid import UUID
 from holdfast import config
 from holdfast.answers import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
-from holdfast.app.home import Home
+from holdfast.app.home import Home, plain_url
 from holdfast.app.portal import Portal
 from holdfast.app.releasing import ending
 from holdfast.client import Client, TaskHandle, task_id
@@ -100,7 +100,7 @@ class Holdfast:
             return _DEFAULT
         if origin == "DATABASE_URL":
             url = f"{scheme}://{url.partition('://')[2]}"
-        logger.info("the store is %s, from %s", _plain(url), origin or "the default")
+        logger.info("the store is %s, from %s", plain_url(url), origin or "the default")
         return url
 
     def move(self, *, store: str | None = None, redis_url: str | None = None) -> None:
@@ -111,6 +111,7 @@ class Holdfast:
             redis=redis,
             clock=self.home.clock,
             auto_migrate=self.config.auto_migrate,
+            told=self.home.told,
         )
 
     async def __aenter__(self) -> "Holdfast":
@@ -121,7 +122,11 @@ class Holdfast:
         await self.close()
 
     async def close(self) -> None:
-        """Close what this app has opened."""
+        """Close what this app has opened, after its workers have drained."""
+        for lifecycle in self._lifecycles:
+            if lifecycle.state in (WorkerState.READY, WorkerState.DRAINING):
+                lifecycle.request_drain()
+                await lifecycle.wait_until_stopped()
         await asyncio.to_thread(self._portal.close, self.home.close())
         await self.home.close()
 
@@ -391,9 +396,3 @@ def _call(
             f"{function!r:.80} is not a durable function; put @durable above its definition"
         )
     return Call(function, args, kwargs)
-
-
-def _plain(url: str) -> str:
-    """A URL without what may be secret."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"

@@ -15,7 +15,7 @@ from holdfast.notifier import Notifier
 from holdfast.store import Store
 from holdfast.tasks.task import Draft
 
-__all__ = ["Home"]
+__all__ = ["Home", "plain_url"]
 
 logger = logging.getLogger("holdfast")
 _MEMORY = "sqlite://:memory:"
@@ -35,7 +35,7 @@ class Home:
         told: Callable[[Sequence[Draft]], None] | None = None,
     ) -> None:
         self.url, self.redis, self.clock = url, redis, clock
-        self._auto_migrate, self._told = auto_migrate, told
+        self._auto_migrate, self.told = auto_migrate, told
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
             WeakKeyDictionary()
         )
@@ -51,14 +51,13 @@ class Home:
     @property
     def name(self) -> str:
         """The store without its secrets, for logs and people."""
-        if self.is_sqlite:
-            return self.url.partition("?")[0]
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+        return plain_url(self.url)
 
     async def client(self) -> Client:
         """Opened by the first who asks; all others of this loop wait for it."""
         loop = asyncio.get_running_loop()
+        for past in [each for each in self._clients if each.is_closed()]:
+            del self._clients[past]  # nothing more can be asked there
         opening = self._clients.get(loop)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
             opening = self._clients[loop] = loop.create_task(self._open())
@@ -68,7 +67,7 @@ class Home:
         store = self._shared if self.is_sqlite and self._shared else await self._store()
         if self.is_sqlite:
             self._shared = store
-        return Client(store, self.notifier(), self._told)
+        return Client(store, self.notifier(), self.told)
 
     async def _store(self, connections: int = 8, migrate: bool | None = None) -> Store:
         from holdfast.stores.opening import open_store
@@ -141,3 +140,9 @@ class Home:
             with contextlib.suppress(Exception):
                 await (await opening).store.close()
             self._shared = None
+
+
+def plain_url(url: str) -> str:
+    """A URL without what may be secret, whatever a password is made of."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -1,6 +1,7 @@
 """A way in for code that does not await: one thread with an event loop of its own."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ class Portal:
     """Starts its thread with the first call; it ends with the process, or with `close`."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -38,6 +40,9 @@ class Portal:
         loop.close()
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        if self._pid != os.getpid():  # forked: the thread stayed with the parent
+            self._pid, self._lock = os.getpid(), threading.Lock()
+            self._loop = self._thread = None
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -69,11 +69,18 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
     check_not_importing()
-    settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     lifecycle = lifecycle or WorkerLifecycle(name)
     lifecycle.name = lifecycle.name or name
     app.follow(lifecycle)
+    try:
+        await _serve(app, wanted, lifecycle, name)
+    finally:
+        lifecycle.move(WorkerState.STOPPED)
+
+
+async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, name: str) -> None:
+    settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     who = _filters(app, wanted)
     functions: Registry = app.functions if wanted.functions is None else wanted.functions
     record = _record(name, wanted, settings, who, app, functions)
@@ -109,7 +116,6 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
     finally:
-        lifecycle.move(WorkerState.STOPPED)
         await executors.close()
 
 
@@ -136,11 +142,16 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
         renew_every=_span(
             "heartbeat_interval", wanted.heartbeat_interval, config.heartbeat_interval
         ),
-        drain_timeout=_span("drain_timeout", wanted.drain_timeout, config.drain_timeout)
-        or timedelta(seconds=30),
+        drain_timeout=_span_or(
+            timedelta(seconds=30), "drain_timeout", wanted.drain_timeout, config.drain_timeout
+        ),
         default_tries=app.default_tries,
-        grace=_span("priority_grace", wanted.priority_grace, config.priority_grace)
-        or timedelta(milliseconds=50),
+        grace=_span_or(
+            timedelta(milliseconds=50),
+            "priority_grace",
+            wanted.priority_grace,
+            config.priority_grace,
+        ),
     )
 
 
@@ -226,3 +237,11 @@ def _labels(
 
 def _span(what: str, given: Duration | None, configured: timedelta | None) -> timedelta | None:
     return configured if given is None else duration(what, given)
+
+
+def _span_or(
+    default: timedelta, what: str, given: Duration | None, configured: timedelta | None
+) -> timedelta:
+    """Nothing at all is a span too."""
+    span = _span(what, given, configured)
+    return default if span is None else span

@@ -32,6 +32,8 @@ class LogObserver(Observer):
 
     def settled(self, ended: Sequence[Ended], refused: frozenset[UUID]) -> None:
         for end in ended:
+            if end.task.lease.task in refused:
+                continue
             failure = end.settlement.failure
             match end.settlement.verdict:
                 case Verdict.FAILED if failure:

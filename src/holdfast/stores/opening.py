@@ -10,7 +10,7 @@ from holdfast.stores.sql import SqlStore
 
 __all__ = ["open_store", "postgres_parts"]
 
-_OURS = ("schema", "public_views", "connections", "listen_url")
+_OURS = ("schema", "public_views", "connections", "transactions", "listen_url")
 
 _SCHEMES = "sqlite:///file.db, sqlite:////absolute/file.db, sqlite://:memory: or postgresql://…"
 
@@ -76,6 +76,7 @@ def _postgres(url: str, public_views: bool, connections: int) -> Driver:
         schema=own.get("schema", "holdfast"),
         public_views=_yes_or_no("public_views", own.get("public_views", str(int(public_views)))),
         connections=_number("connections", own.get("connections", str(connections))),
+        transactions=_number("transactions", own.get("transactions", "32")),
     )
 
 

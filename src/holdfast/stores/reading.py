@@ -7,7 +7,8 @@ from holdfast.errors import ReadOnly
 __all__ = ["check_reads"]
 
 _READS = re.compile(
-    r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(select|with|values|explain)\b", re.IGNORECASE | re.DOTALL
+    r"(?:\s|--[^\n]*(?:\n|$)|(?>/\*.*?\*/))*+(select|with|values|explain)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 
 

@@ -1,10 +1,10 @@
 """The one store: all its parts over one driver."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from holdfast.errors import LeaseLost
+from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.driver import Driver
 from holdfast.stores.flows import Flows
 from holdfast.stores.producing import Producing
@@ -38,7 +38,8 @@ class SqlStore(Producing, Upkeep, Flows, Steering, Views):
             if lost.leases and self._driver.one_writer:
                 await self._really_refused(list(lost.leases))
             raise
-        await self._wake(wakes)
+        with suppress(StoreError):  # it is committed; a sweep wakes them too
+            await self._wake(wakes)
 
     async def query(self, sql: str) -> tuple[list[str], list[Any]]:
         return await self._driver.query(sql)

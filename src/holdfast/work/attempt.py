@@ -142,8 +142,8 @@ class Attempt:
         """What follows from what was raised: by the function, or by stopping it."""
         if self.why in (Why.LOST, Why.TIMEOUT, Why.DRAIN):
             return self.after_stop()
-        if isinstance(error, asyncio.CancelledError) and (self.why or self._is_cancelled()):
-            return self.after_stop()
+        if isinstance(error, asyncio.CancelledError) and self.why:
+            return self.after_stop()  # else it cancelled itself, which is an error like others
         return self.settle(outcome_of(error, self.function, self.context))
 
     def after_stop(self) -> Settlement | None:
@@ -157,11 +157,7 @@ class Attempt:
                 seconds = self.function.traits.timeout
                 failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
                 return self.settle(Errored(failure))
-            case Why.DRAIN | None:  # None: the whole event loop is being stopped
+            case Why.DRAIN | None:
                 return self.settle(HandedBack())
             case _:
                 assert_never(self.why)
-
-    def _is_cancelled(self) -> bool:
-        """From outside; a function that awaits what was cancelled sees the same error."""
-        return self.task is not None and self.task.cancelling() > 0

@@ -163,13 +163,13 @@ class Renewal:
         self._holding.renewed(kept, sent)
         # What was settled while the renewal was under way is not lost.
         gone = self._holding.still(lease for lease in held if lease.task in answer.lost)
-        self._observer.renewed(
-            [lease.task for lease in kept], frozenset(lease.task for lease in gone)
-        )
         if gone:
             self._lost(gone)
         if answer.cancel:
             self._cancelled(answer.cancel)
+        self._observer.renewed(
+            [lease.task for lease in kept], frozenset(lease.task for lease in gone)
+        )
 
     async def _say(self, store: Store) -> None:
         record = self._record()

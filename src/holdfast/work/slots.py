@@ -78,6 +78,7 @@ class Slots:
         self._waking = False  # a slot is about to look
         self._slots: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
+        self._context = copy_context()
         self._loop = asyncio.get_running_loop()
 
     def __contains__(self, task: UUID) -> bool:
@@ -181,7 +182,8 @@ class Slots:
         one asyncio task, not one each."""
         if not self._waking and self._can_start():
             self._waking = True
-            slot = self._loop.create_task(self._work())
+            # In a context of our own: a function that ends may have left something in its own.
+            slot = self._loop.create_task(self._work(), context=self._context.copy())
             self._slots.add(slot)
             slot.add_done_callback(self._slots.discard)
 
@@ -222,7 +224,9 @@ class Slots:
     async def _work(self) -> None:
         """One slot: attempt after attempt, while there are any."""
         self._waking = False
-        me, clean, since = asyncio.current_task(), copy_context(), self._holding.now()
+        me = asyncio.current_task()
+        assert me is not None
+        clean, since = copy_context(), self._holding.now()
         while claimed := self._next():
             attempt = self._attempt(claimed)
             if attempt is None:
@@ -234,7 +238,7 @@ class Slots:
             settlement = await attempt.run()
             running.reset(token)
             self._end(attempt, settlement)
-            if attempt.why is not None or copy_context() != clean:
+            if attempt.why is not None or me.cancelling() or copy_context() != clean:
                 break  # it was cancelled, or left something behind: a fresh one goes on
             if self._holding.now() - since > _LONGEST_TURN:
                 await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from holdfast.errors import HoldfastError, LeaseLost, StoreError
+from holdfast.errors import HoldfastError, LeaseLost, StoreUnreachable
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Lease
@@ -52,7 +52,7 @@ class Transaction:
         except LeaseLost:
             logger.warning("task %s: its lease is lost, all is rolled back", self._lease.task)
             return False
-        except StoreError as error:
+        except StoreUnreachable as error:  # any other error was the server's answer: rolled back
             logger.warning(
                 "task %s: its commit was not heard of (%s); it runs again if there was none",
                 self._lease.task,

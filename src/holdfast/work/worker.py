@@ -132,7 +132,7 @@ class Worker:
             record=self.record,
             lost=lambda leases: self._from_outside(self._slots.lost, leases),
             cancelled=lambda tasks: self._from_outside(self._slots.cancel, tasks),
-            observer=observer,
+            observer=_Elsewhere(observer, self._from_outside),
             feel=self._feel,
             company=self._company,
         )
@@ -295,7 +295,8 @@ class Worker:
                         self._renewal.look_now()
 
     def _feel(self) -> None:
-        self._observer.lagged(self.vitals.feel(full=self._slots.active >= self._slots.count))
+        lag = self.vitals.feel(full=self._slots.active >= self._slots.count)
+        self._from_outside(self._observer.lagged, lag)
 
     def _company(self, workers: Sequence[WorkerRecord]) -> None:
         steps = steps_below(self._record, (w for w in workers if w.id != self._record.id))
@@ -320,3 +321,18 @@ class Worker:
         """The renewal speaks in its own thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(act, news)
+
+
+class _Elsewhere(Observer):
+    """Tells of renewals on the worker's loop: code of users never holds up a renewal."""
+
+    def __init__(
+        self, observer: Observer, tell: Callable[[Callable[[Any], None], Any], None]
+    ) -> None:
+        self._observer, self._tell = observer, tell
+
+    def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
+        self._tell(lambda news: self._observer.renewed(*news), (kept, lost))
+
+    def renewal_failed(self, held: Sequence[UUID]) -> None:
+        self._tell(self._observer.renewal_failed, held)

@@ -27,10 +27,12 @@ def query(conn: apsw.Connection, sql: str) -> tuple[list[str], list[Row]]:
 
     cursor = conn.cursor()
     cursor.exec_trace = only_reads
+    conn.pragma("query_only", True)  # some functions write although their statement only reads
     try:
         rows = cursor.execute(sql).fetchall()
     except (apsw.SQLError, apsw.IncompleteExecutionError) as error:
         raise InvalidInput(f"SQLite refuses this query: {error}") from None
     finally:
         cursor.close(True)
+        conn.pragma("query_only", False)
     return columns, rows
