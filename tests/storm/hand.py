@@ -84,13 +84,13 @@ def build(hired: Hired | None, url: str) -> tuple[Holdfast, dict[str, Any]]:
         ledger.write("+", current().task_id, current().fence)
         return current().fence
 
-    @app.durable(name="work", max_tries=TRIES)
+    @app.durable(name="work", max_tries=TRIES, fenced=True)
     async def work(seconds: float) -> int:
         fence = begin()
         await asyncio.sleep(seconds)
         return fence
 
-    @app.durable(name="thread", max_tries=TRIES)
+    @app.durable(name="thread", max_tries=TRIES, fenced=True)
     def thread(seconds: float) -> int:
         fence = begin()
         time.sleep(seconds)
