@@ -29,8 +29,8 @@ async def open_store(
     last moments before a power cut for speed. `postgresql://user:password@host/db?schema=name`
     takes what asyncpg takes, and the schema to live in. For PostgreSQL only, also in the URL
     (`?public_views=0&connections=4`): whether the views for people also go into `public`, and how
-    many connections the store may open, and where to listen for hints (`listen_url`, past a
-    pooler).
+    many connections the store may open, how many functions may have a transaction open at once
+    (`transactions`), and where to listen for hints (`listen_url`, past a pooler).
     """
     driver = _driver(url, clock or SystemClock(), public_views, connections)
     store = SqlStore(driver)
