@@ -40,12 +40,13 @@ async def watch() -> None:
         seen = ""
         while True:
             held = Counter(lease.worker_name for lease in await app.active_leases())
-            done = len((await app.list_tasks(queue="render", status="done", limit=1000)).tasks)
-            waiting = await app.queue_depth(queue="render")
-            line = f"waiting {waiting}, held {dict(sorted(held.items()))}, done {done}"
+            charts = (await app.list_tasks(queue="render", limit=1000)).tasks
+            status = Counter(chart.status for chart in charts)
+            line = f"waiting {status['pending']}, held {dict(sorted(held.items()))}, "
+            line += f"done {status['done']}"
             if line != seen:
                 print(seen := line, flush=True)
-            if not waiting and not held:
+            if status["done"] == len(charts):
                 return
             await asyncio.sleep(0.05)
 
