@@ -19,6 +19,7 @@ __all__ = [
     "Journal",
     "Lanes",
     "LeaseView",
+    "News",
     "Page",
     "Progress",
     "QueueLoad",
@@ -132,11 +133,24 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a durable function needs to go on: what is recorded, sent and woken."""
+    """All that a durable function needs to go on: what is recorded, sent and woken.
+
+    `ages`: for each step, the seconds since it was recorded.
+    """
 
     steps: list[Step]
     signals: list[Signal]
     wakes: list[int]
+    ages: list[float] = []
+
+
+class News(msgspec.Struct, frozen=True, kw_only=True):
+    """What has come for a durable function, as of one moment: signals not yet consumed, oldest
+    first, and how those of its children ended that have, in order."""
+
+    wakes: list[int]
+    signals: list[Signal]
+    endings: "dict[UUID, Ending]"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from holdfast.answers import (
     Journal,
     Lanes,
     LeaseView,
+    News,
     Page,
     Progress,
     QueueLoad,
@@ -148,12 +149,18 @@ class Flows(Protocol):
         *,
         consumed: Sequence[UUID] = (),
         seen: Sequence[int] = (),
-    ) -> None:
-        """Write steps, forget the signals and wakes that they took in; all or nothing.
+        children: Sequence[Draft] = (),
+    ) -> list[UUID]:
+        """Write steps, accept the children that they ask for, forget the signals and wakes that
+        they took in; all or nothing. Answers the children's ids, or those that hold their keys.
 
-        Recording the same again is accepted. Raises `LeaseLost`, or `JournalConflict` where
-        another value stands at a position.
+        Recording the same again is accepted. Raises `LeaseLost`, `JournalConflict` where another
+        value stands at a position, or `KeyConflict`.
         """
+        ...
+
+    async def news(self, task: UUID, children: Sequence[UUID]) -> News:
+        """What has come for a function that is in memory; `children` are those it waits for."""
         ...
 
     async def journal(self, task: UUID) -> Journal: ...
@@ -227,7 +234,8 @@ class Steering(Protocol):
     """What an operator does."""
 
     async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
-        """`cancelled`: it will never start; `requested`: the holder is told with its heartbeat."""
+        """`cancelled`: it will never start; `requested`: the holder is told with its heartbeat.
+        Goes down to the children."""
         ...
 
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:

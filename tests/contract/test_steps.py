@@ -19,7 +19,7 @@ async def _held(store):
 
 async def test_a_task_begins_with_an_empty_journal(store):
     id = await put_one(store)
-    assert await store.journal(id) == Journal(steps=[], signals=[], wakes=[])
+    assert await store.journal(id) == Journal(steps=[], signals=[], wakes=[], ages=[])
 
 
 async def test_steps_come_back_byte_for_byte_in_their_order(store):

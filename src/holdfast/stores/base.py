@@ -12,9 +12,9 @@ from holdfast.errors import StoreError
 from holdfast.stores.driver import Driver, MisplacedTask, Row
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.retry import RetryPolicy
-from holdfast.tasks.task import Lease
+from holdfast.tasks.task import Failure, Lease
 
-__all__ = ["Base", "policy_bytes", "policy_of", "stands_twice"]
+__all__ = ["Base", "failure_of", "policy_bytes", "policy_of", "stands_twice"]
 
 
 class Base:
@@ -88,3 +88,7 @@ def policy_bytes(policy: RetryPolicy) -> bytes:
 @lru_cache(1024)
 def policy_of(data: bytes) -> RetryPolicy:
     return msgspec.json.decode(data, type=RetryPolicy)
+
+
+def failure_of(type: str | None, message: str | None, detail: bytes | None) -> Failure | None:
+    return None if type is None else Failure(type=type, message=message or "", detail=detail)

@@ -1,19 +1,25 @@
 """Steps, signals and wakes of durable functions: one row per step, guarded by the lease."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
-from holdfast.answers import Journal, Progress, Signal, Step
+from holdfast.answers import Ending, Journal, News, Progress, Signal, Step
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost
-from holdfast.stores.base import Base
+from holdfast.stores.base import failure_of
+from holdfast.stores.driver import DuplicateTask
+from holdfast.stores.prepared import accepted, columns
+from holdfast.stores.producing import Producing
 from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import check_payload
-from holdfast.tasks.task import Lease
+from holdfast.tasks.task import Draft, Lease, TaskStatus
 
 __all__ = ["Flows"]
 
+_NOBODY = dict.fromkeys(columns([], []))
 
-class Flows(Base):
+
+class Flows(Producing):
     """Keeps `holdfast.store.Flows`."""
 
     async def record(
@@ -23,24 +29,52 @@ class Flows(Base):
         *,
         consumed: Sequence[UUID] = (),
         seen: Sequence[int] = (),
-    ) -> None:
+        children: Sequence[Draft] = (),
+    ) -> list[UUID]:
         _check(steps)
-        ((held, conflicts),) = await self._call(
-            "record",
-            id=lease.task,
-            grant=lease.grant,
-            positions=[step.position for step in steps],
-            kinds=[step.kind for step in steps],
-            names=[step.name for step in steps],
-            step_values=[step.value for step in steps],
-            consumed=list(consumed),
-            seen=list(seen),
-        )
+        if children and not steps:
+            raise InvalidInput("children are recorded together with the steps that ask for them")
+        asked = columns(children, await self._lanes_of(children, None)) if children else _NOBODY
+        parameters = {
+            "id": lease.task,
+            "grant": lease.grant,
+            "positions": [step.position for step in steps],
+            "kinds": [step.kind for step in steps],
+            "names": [step.name for step in steps],
+            "step_values": [step.value for step in steps],
+            "consumed": list(consumed),
+            "seen": list(seen),
+            **asked,
+        }
+        try:
+            ((held, conflicts, *taken),) = await self._call("record", **parameters)
+        except DuplicateTask:  # asked again while the first was being written: now it is
+            ((held, conflicts, *taken),) = await self._call("record", **parameters)
         if not held:
             await self._refuse("record", [lease])
             raise LeaseLost("record", lease.task)
         if conflicts:
             raise JournalConflict(lease.task, conflicts)
+        return accepted(self._driver, children, [taken]).all_or_none() if children else []
+
+    async def news(self, task: UUID, children: Sequence[UUID]) -> News:
+        ((wakes, *rest),) = await self._call("news", id=task, children=list(children))
+        signals, ended = rest[:3], rest[3:]
+        return News(
+            wakes=list(wakes or ()),
+            signals=[
+                Signal(id=self._driver.uuid(id), name=name, payload=payload)
+                for id, name, payload in _rows(signals)
+            ],
+            endings={
+                self._driver.uuid(id): Ending(
+                    status=TaskStatus(state),
+                    result=result,
+                    failure=failure_of(type, error, detail),
+                )
+                for id, state, result, type, error, detail in _rows(ended)
+            },
+        )
 
     async def journal(self, task: UUID) -> Journal:
         # Wakes first: whoever woke us wrote what follows before.
@@ -55,8 +89,9 @@ class Flows(Base):
             ],
             steps=[
                 Step(position=position, kind=kind, name=name, value=value)
-                for position, kind, name, value in steps
+                for position, kind, name, value, _ in steps
             ],
+            ages=[age for *_, age in steps],
         )
 
     async def saved(self, task: UUID) -> Progress | None:
@@ -79,6 +114,10 @@ class Flows(Base):
     async def wake_up(self, tasks: Sequence[UUID]) -> int:
         moved: int = await self._value("wake_up", ids=sorted(tasks))
         return moved
+
+
+def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(column or () for column in columns), strict=True)
 
 
 def _check(steps: Sequence[Step]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.driver import Driver
 from holdfast.stores.flows import Flows
-from holdfast.stores.producing import Producing
 from holdfast.stores.steering import Steering
 from holdfast.stores.upkeep import Upkeep
 from holdfast.stores.views import Views
@@ -15,7 +14,7 @@ from holdfast.stores.views import Views
 __all__ = ["SqlStore"]
 
 
-class SqlStore(Producing, Upkeep, Flows, Steering, Views):
+class SqlStore(Upkeep, Flows, Steering, Views):
     """Keeps `holdfast.store.Store`."""
 
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:

@@ -20,6 +20,15 @@ class Steering(Base):
 
     async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
         ids = _bounded(tasks)
+        states, withdrawn = await self._cancel(ids)
+        # Looked for once the request stands: whoever makes more children now hears of it.
+        rows = await self._call("open_descendants", ids=ids)
+        below = [self._driver.uuid(id) for (id,) in rows]
+        for start in range(0, len(below), MOST_AT_ONCE):
+            await self._cancel(sorted(below[start : start + MOST_AT_ONCE]))
+        return {id: _answer(id, states, withdrawn) for id in ids}
+
+    async def _cancel(self, ids: list[UUID]) -> tuple[dict[UUID, str | None], set[UUID]]:
         # The request is committed first: nothing can slip through between it and the withdrawal.
         rows = await self._call("request_cancel", ids=ids)
         states = {self._driver.uuid(id): state for id, state in rows}
@@ -29,7 +38,7 @@ class Steering(Base):
             # Held by a worker; or ended by now, perhaps by this very call, asked before.
             rows = await self._call("request_cancel", ids=missed)
             states |= {self._driver.uuid(id): state for id, state in rows}
-        return {id: _answer(id, states, withdrawn) for id in ids}
+        return states, withdrawn
 
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
         return frozenset(self._uuids(await self._value("retry", ids=_bounded(tasks))))

@@ -17,11 +17,12 @@ from holdfast.answers import (
     WorkerRecord,
 )
 from holdfast.errors import InvalidInput, UnknownTask
+from holdfast.stores.base import failure_of
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
 from holdfast.stores.standing import Standings
 from holdfast.stores.working import seconds_of
 from holdfast.tasks.lane import Lane
-from holdfast.tasks.task import Attempt, Failure, Task, TaskStatus
+from holdfast.tasks.task import Attempt, Task, TaskStatus
 
 __all__ = ["CAP", "Views"]
 
@@ -48,7 +49,7 @@ class Views(Standings):
                 ended_at=self._driver.instant(ended_at),
                 ended=ended,
                 by=by,
-                failure=_failure(error_type, error, detail),
+                failure=failure_of(error_type, error, detail),
             )
             for (
                 fence, worker, name, started, ended_at, ended, by, error_type, error, detail,
@@ -57,7 +58,7 @@ class Views(Standings):
 
     async def ending(self, task: UUID) -> Ending | None:
         for state, result, error_type, error, detail in await self._call("result", id=task):
-            failure = _failure(error_type, error, detail)
+            failure = failure_of(error_type, error, detail)
             return Ending(status=TaskStatus(state), result=result, failure=failure)
         if not await self._call("known", ids=[task]):
             raise UnknownTask([task])
@@ -253,12 +254,6 @@ def _matches(filter: TaskFilter, lane: Lane | Task) -> bool:
         and filter.tenant in (None, lane.tenant)
         and (filter.tag is None or filter.tag in lane.tags)
     )
-
-
-def _failure(error_type: str | None, error: str | None, detail: bytes | None) -> Failure | None:
-    if error_type is None:
-        return None
-    return Failure(type=error_type, message=error or "", detail=detail)
 
 
 def _check_limit(limit: int) -> None:

@@ -1,9 +1,15 @@
 -- name: record
-select held, conflicts
-from holdfast.record(:id, :grant, :positions, :kinds, :names, :step_values, :consumed, :seen)
+select held, conflicts, taken_ids, taken_by, key_conflicts
+from holdfast.record(
+  :id, :grant, :positions, :kinds, :names, :step_values, :consumed, :seen,
+  :ids, :lanes, :nps, :payloads, :max_tries, :policies, :delays, :run_ats, :expires, :keys, :tenants,
+  :fingerprints, :while_pendings, :concurrency_keys, :parents
+)
 
 -- name: steps
-select s.position, s.kind, s.name, s.value
+select
+  s.position, s.kind, s.name, s.value,
+  extract(epoch from holdfast.clock() - s.recorded_at)::float8
 from holdfast.step s
 where s.id = :id
 order by s.position
@@ -19,6 +25,34 @@ select w.seq
 from holdfast.wake w
 where w.id = :id
 order by w.seq
+
+-- What has come for a function that is in somebody's memory, as of one moment.
+-- name: news
+select w.seqs, s.signals, s.names, s.payloads, o.ids, o.states, o.results, o.types, o.errors, o.details
+from (
+  select array_agg(w.seq order by w.seq) as seqs
+  from holdfast.wake w
+  where w.id = :id
+) w
+cross join (
+  select
+    array_agg(s.signal order by s.seq) as signals,
+    array_agg(s.name order by s.seq) as names,
+    array_agg(s.payload order by s.seq) as payloads
+  from holdfast.signal s
+  where s.id = :id and not s.consumed
+) s
+cross join (
+  select
+    array_agg(o.id order by o.seq) as ids,
+    array_agg(o.state order by o.seq) as states,
+    array_agg(o.result order by o.seq) as results,
+    array_agg(o.error_type order by o.seq) as types,
+    array_agg(o.error order by o.seq) as errors,
+    array_agg(o.detail order by o.seq) as details
+  from unnest(:children::uuid[]) as c (id)
+  join holdfast.outcome o on o.id = any (array[c.id])
+) o
 
 -- name: saved
 select p.percent, p.message, p.saved, p.updated_at

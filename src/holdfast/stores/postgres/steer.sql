@@ -2,6 +2,20 @@
 select id, state
 from holdfast.request_cancel(:ids)
 
+-- name: open_descendants
+with recursive family (id) as (
+  select t.id
+  from unnest(:ids::uuid[]) as a (id)
+  join holdfast.task t on t.parent = any (array[a.id])
+  union
+  select t.id
+  from family f
+  join holdfast.task t on t.parent = any (array[f.id])
+)
+select f.id
+from family f
+where not exists (select from holdfast.outcome o where o.id = f.id)
+
 -- name: withdraw
 select withdrawn, parents
 from holdfast.withdraw(:ids, :state, :error_type, :error)

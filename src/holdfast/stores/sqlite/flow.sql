@@ -10,6 +10,11 @@ where s.id = :id
   and s.position = :position
   and (s.kind is not :kind or s.name is not :name or s.value is not :value)
 
+-- name: step.any
+select 1
+from step s
+where s.id = :id and s.position = :position
+
 -- name: step.add
 insert into step (id, position, kind, name, value, fence, recorded_at)
 values (:id, :position, :kind, :name, :value, :fence, :now)
@@ -30,7 +35,7 @@ select :id, :urgent
 where exists (select 1 from task t where t.id = :id)  -- a parent may be forgotten by now
 
 -- name: steps
-select s.position, s.kind, s.name, s.value
+select s.position, s.kind, s.name, s.value, (:now - s.recorded_at) / 1e6
 from step s
 where s.id = :id
 order by s.position
@@ -46,6 +51,11 @@ select w.seq
 from wake w
 where w.id = :id
 order by w.seq
+
+-- name: news.ending
+select o.id, o.state, o.result, o.error_type, o.error, o.detail, o.seq
+from outcome o
+where o.id = :id
 
 -- name: saved
 select p.percent, p.message, p.saved, p.updated_at

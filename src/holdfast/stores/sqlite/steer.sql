@@ -10,6 +10,16 @@ set cancel_requested = 1
 where id = :id and not cancel_requested and not exists (select 1 from outcome o where o.id = :id)
 returning id
 
+-- name: family.below
+with recursive family (id) as (
+  select t.id from task t where t.parent = :id
+  union
+  select t.id from family f cross join task t on t.parent = f.id
+)
+select f.id
+from family f
+where not exists (select 1 from outcome o where o.id = f.id)
+
 -- Not what a worker holds, and what has ended: nobody is looked for who cannot be there.
 -- name: withdraw.where
 select t.id, t.lane, t.np, t.concurrency_key, la.pool, t.parent

@@ -104,6 +104,7 @@ VERBS: dict[str, Verb] = {
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
+    "news": _procedure(flow.news, writes=False),
     "steps": _statement("steps"),
     "signals": _statement("signals"),
     "wakes": _statement("wakes"),
@@ -122,6 +123,7 @@ VERBS: dict[str, Verb] = {
     "cleanup": _procedure(upkeep.cleanup),
     # steer
     "request_cancel": _procedure(steer.request_cancel),
+    "open_descendants": _procedure(steer.open_descendants, writes=False),
     "withdraw": _procedure(steer.withdraw),
     "retry": _procedure(steer.retry),
     "discard": _procedure(upkeep.discard),

@@ -398,6 +398,9 @@ as $$
 $$;
 
 
+-- Steps, and the children that they ask for, under the lease: together or not at all. Answers whose
+-- idempotency keys were taken already, by whom, and whether by other work.
+
 create function holdfast.record(
   p_id uuid,
   p_grant uuid,
@@ -407,8 +410,26 @@ create function holdfast.record(
   step_values bytea[],
   p_consumed uuid[],
   p_seen bigint[],
+  ids uuid[],
+  lanes int[],
+  nps smallint[],
+  payloads bytea[],
+  max_tries smallint[],
+  policies bytea[],
+  delays float8[],
+  run_ats timestamptz[],
+  expires float8[],
+  keys text[],
+  tenants text[],
+  fingerprints bytea[],
+  while_pendings boolean[],
+  concurrency_keys text[],
+  parents uuid[],
   out held boolean,
-  out conflicts int[]
+  out conflicts int[],
+  out taken_ids uuid[],
+  out taken_by uuid[],
+  out key_conflicts boolean[]
 )
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -429,6 +450,26 @@ begin
   held := found;
   if not held then
     return;
+  end if;
+
+  if ids is not null and not exists (      -- else this very call was written before, children and all
+    select from holdfast.step s where s.id = p_id and s.position = any (positions)
+  ) then
+    select a.taken_ids, a.taken_by, a.conflicts
+    into taken_ids, taken_by, key_conflicts
+    from holdfast.accept(
+      ids, lanes, nps, payloads, max_tries, policies, delays, run_ats, expires, keys, tenants,
+      fingerprints, while_pendings, concurrency_keys, parents
+    ) a;
+    if true = any (key_conflicts) then
+      return;
+    end if;
+  elsif keys is not null then
+    select array_agg(a.id), array_agg(k.id), array_agg(false)
+    into taken_ids, taken_by, key_conflicts
+    from unnest(ids, keys, tenants) as a (id, key, tenant)
+    join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key
+    where k.id <> a.id;
   end if;
 
   with written as (

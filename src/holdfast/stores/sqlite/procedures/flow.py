@@ -1,12 +1,15 @@
 """Steps and signals of durable functions, guarded by the lease."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from holdfast.stores.sqlite.procedures.endings import wake
+from holdfast.stores.sqlite.procedures.enqueue import accept
+from holdfast.stores.sqlite.procedures.keys import key_holders
 from holdfast.stores.sqlite.session import Session, bytes_of
 
-__all__ = ["progress", "record", "send_signal"]
+__all__ = ["news", "progress", "record", "send_signal"]
 
 
 def record(
@@ -20,11 +23,27 @@ def record(
     step_values: list[bytes | None],
     consumed: list[UUID],
     seen: list[int],
-) -> list[tuple[bool, list[int] | None]]:
-    """Whether the lease holds, and which positions have other values recorded."""
+    ids: list[UUID] | None,
+    lanes: list[int] | None,
+    nps: list[int] | None,
+    payloads: list[bytes] | None,
+    max_tries: list[int | None] | None,
+    policies: list[bytes | None] | None,
+    delays: list[float | None] | None,
+    run_ats: list[datetime | None] | None,
+    expires: list[float | None] | None,
+    keys: list[str | None] | None,
+    tenants: list[str] | None,
+    fingerprints: list[bytes] | None,
+    while_pendings: list[bool | None] | None,
+    concurrency_keys: list[str | None] | None,
+    parents: list[UUID | None] | None,
+) -> list[tuple[Any, ...]]:
+    """Whether the lease holds, which positions have other values recorded, and which of the
+    children's keys were taken already, by whom, and whether by other work."""
     fence = s.value("lease.fence", id=id, grant=grant)
     if fence is None:
-        return [(False, None)]
+        return [(False, None, None, None, None)]
     steps: dict[str, Any] = {
         "id": id.bytes,
         "position": positions,
@@ -34,11 +53,62 @@ def record(
     }
     conflicts = sorted(position for (position,) in s.each("step.conflict", **steps))
     if conflicts:
-        return [(True, conflicts)]
+        return [(True, conflicts, None, None, None)]
+    taken: tuple[Any, ...] = (None, None, None)
+    # Else this very call was written before, children and all.
+    if ids and not s.each("step.any", id=id.bytes, position=positions):
+        (taken,) = accept(
+            s,
+            ids=ids,
+            lanes=lanes or [],
+            nps=nps or [],
+            payloads=payloads or [],
+            max_tries=max_tries,
+            policies=policies,
+            delays=delays,
+            run_ats=run_ats,
+            expires=expires,
+            keys=keys,
+            tenants=tenants,
+            fingerprints=fingerprints,
+            while_pendings=while_pendings,
+            concurrency_keys=concurrency_keys,
+            parents=parents,
+        )
+        if any(taken[2] or ()):
+            return [(True, None, *taken)]
+    elif keys:
+        taken = _held_keys(s, ids or [], keys, tenants or [])
     s.each("step.add", **steps, fence=fence)
     s.each("signal.consume", signal=bytes_of(consumed), id=id.bytes)
     s.each("wake.forget", seq=seen, id=id.bytes)
-    return [(True, None)]
+    return [(True, None, *taken)]
+
+
+def _held_keys(
+    s: Session, ids: list[UUID], keys: list[str | None], tenants: list[str]
+) -> tuple[Any, ...]:
+    """Who holds the keys of children that were written before."""
+    asked = [(id, key, tenant) for id, key, tenant in zip(ids, keys, tenants, strict=True) if key]
+    held = key_holders(s, tenants=[a[2] for a in asked], keys=[a[1] for a in asked])
+    by = {(tenant, key): UUID(bytes=holder) for tenant, key, holder, _ in held}
+    found = [(id, by[tenant, key]) for id, key, tenant in asked if (tenant, key) in by]
+    others = [(id, holder) for id, holder in found if id != holder]
+    return [id for id, _ in others], [holder for _, holder in others], [False] * len(others)
+
+
+def news(s: Session, *, id: UUID, children: list[UUID]) -> list[tuple[Any, ...]]:
+    """What has come for a function that is in somebody's memory, as of one moment."""
+    wakes = [seq for (seq,) in s.rows("wakes", id=id)]
+    signals = s.rows("signals", id=id)
+    ended = sorted(s.each("news.ending", id=bytes_of(children)), key=lambda row: row[6])
+    return [
+        (
+            wakes,
+            *([row[n] for row in signals] for n in range(3)),
+            *([row[n] for row in ended] for n in range(6)),
+        )
+    ]
 
 
 def progress(

@@ -8,7 +8,7 @@ from holdfast.stores.sqlite.procedures.endings import end, wake
 from holdfast.stores.sqlite.procedures.later import enter
 from holdfast.stores.sqlite.session import Session, bytes_of
 
-__all__ = ["pause", "request_cancel", "retry", "set_limit", "withdraw"]
+__all__ = ["open_descendants", "pause", "request_cancel", "retry", "set_limit", "withdraw"]
 
 NOTHING: list[tuple[Any, ...]] = [(None,)]
 
@@ -19,6 +19,10 @@ def request_cancel(s: Session, *, ids: list[UUID]) -> list[tuple[Any, ...]]:
     marked = s.each("cancel.mark", id=[id for id, state in states if state is None])
     wake(s, [id for (id,) in marked], urgent=True)
     return states
+
+
+def open_descendants(s: Session, *, ids: list[UUID]) -> list[tuple[bytes]]:
+    return [(id,) for id in dict.fromkeys(id for (id,) in s.each("family.below", id=bytes_of(ids)))]
 
 
 def withdraw(

@@ -1,0 +1,111 @@
+"""Children of durable functions: accepted under their parent's lease, cancelled with it."""
+
+import pytest
+
+from holdfast.answers import Step
+from holdfast.errors import InvalidInput, KeyConflict, LeaseLost
+from holdfast.ids import new_grant
+from holdfast.tasks.task import Lease, TaskStatus
+from tests.contract.acts import DONE, claim, claim_one, draft, finish, put_one, status_of, waiting
+
+ASK = Step(position=0, kind="ask.child", name="work", value=b"{}")
+
+
+async def parent_of(store):
+    await put_one(store)
+    return await claim_one(store)
+
+
+async def test_a_child_is_accepted_together_with_its_step(store):
+    lease = (await parent_of(store)).lease
+    child = draft(parent=lease.task)
+    assert await store.record(lease, [ASK], children=[child]) == [child.id]
+    assert (await store.journal(lease.task)).steps == [ASK]
+    assert (await store.get(child.id)).parent == lease.task
+
+
+async def test_asked_again_after_a_lost_answer_it_is_the_same_child(store):
+    lease = (await parent_of(store)).lease
+    children = [draft(parent=lease.task), draft(parent=lease.task, key="k")]
+    for _ in range(2):
+        assert await store.record(lease, [ASK], children=children) == [c.id for c in children]
+
+
+async def test_a_stale_parent_gets_no_child(store):
+    lease = (await parent_of(store)).lease
+    stale = Lease(lease.task, new_grant(), lease.fence)
+    child = draft(parent=lease.task)
+    with pytest.raises(LeaseLost):
+        await store.record(stale, [ASK], children=[child])
+    with pytest.raises(LookupError):
+        await store.get(child.id)
+
+
+async def test_a_child_whose_key_is_taken_is_the_task_that_has_it(store):
+    lease = (await parent_of(store)).lease
+    other = await put_one(store, key="k")
+    child = draft(parent=lease.task, key="k")
+    for _ in range(2):
+        assert await store.record(lease, [ASK], children=[child]) == [other]
+
+
+async def test_a_key_of_other_work_is_refused_and_nothing_is_recorded(store):
+    lease = (await parent_of(store)).lease
+    await put_one(store, key="k", payload=b"[1]")
+    plain = draft(parent=lease.task)
+    with pytest.raises(KeyConflict):
+        await store.record(
+            lease, [ASK], children=[plain, draft(parent=lease.task, key="k", payload=b"[2]")]
+        )
+    assert (await store.journal(lease.task)).steps == []
+    with pytest.raises(LookupError):
+        await store.get(plain.id)
+
+
+async def test_children_come_with_a_step(store):
+    lease = (await parent_of(store)).lease
+    with pytest.raises(InvalidInput):
+        await store.record(lease, [], children=[draft(parent=lease.task)])
+
+
+async def test_news_tell_what_has_come(store):
+    lease = (await parent_of(store)).lease
+    children = [draft(parent=lease.task) for _ in range(3)]
+    await store.record(lease, [ASK], children=children)
+    ids = [child.id for child in children]
+    assert (await store.news(lease.task, ids)).endings == {}
+    claimed = await claim(store, want=2)
+    for task in claimed:
+        await finish(store, task)
+    sent = new_grant()
+    assert await store.send_signal(lease.task, sent, "go", b"1")
+    news = await store.news(lease.task, ids)
+    assert {id: e.result for id, e in news.endings.items()} == {
+        task.lease.task: DONE.result for task in claimed
+    }
+    assert [(s.id, s.name, s.payload) for s in news.signals] == [(sent, "go", b"1")]
+    assert len(news.wakes) == 3
+    assert (await store.news(lease.task, [])).endings == {}
+
+
+async def test_a_cancel_goes_down_to_children_and_theirs(store):
+    lease = (await parent_of(store)).lease
+    child = draft(parent=lease.task)
+    await store.record(lease, [ASK], children=[child])
+    below = (await claim_one(store)).lease
+    grandchild = draft(parent=child.id)
+    await store.record(below, [ASK], children=[grandchild])
+    other = await put_one(store)
+    await store.settle([(lease, waiting()), (below, waiting())])
+    assert await store.cancel([lease.task]) == {lease.task: "cancelled"}
+    for id in (child.id, grandchild.id):
+        assert await status_of(store, id) is TaskStatus.CANCELLED
+    assert await status_of(store, other) is TaskStatus.PENDING
+
+
+async def test_ages_tell_how_long_ago_steps_were_recorded(store, clock):
+    lease = (await parent_of(store)).lease
+    await store.record(lease, [ASK])
+    await clock.advance(7.0)
+    (age,) = (await store.journal(lease.task)).ages
+    assert 6.9 < age < 60
