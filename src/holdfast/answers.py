@@ -133,15 +133,10 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a durable function needs to go on: what is recorded, sent and woken.
-
-    `ages`: for each step, the seconds since it was recorded.
-    """
+    """What is recorded of a durable function; `ages`: for each step, the seconds since then."""
 
     steps: list[Step]
-    signals: list[Signal]
-    wakes: list[int]
-    ages: list[float] = []
+    ages: list[float]
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,18 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from holdfast.errors import HoldfastError, TaskCancelled
 from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
 
-__all__ = ["Context", "Keeper", "current", "entered", "running"]
+__all__ = ["Asking", "Context", "Keeper", "current", "entered", "running"]
 
 logger = logging.getLogger("holdfast.task")
 
@@ -29,6 +31,11 @@ class Keeper(Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
+    @property
+    def flow(self) -> "Asking | None":
+        """None where a function cannot ask for anything that is recorded."""
+        ...
+
 
 @runtime_checkable
 class Releasing(Protocol):
@@ -39,10 +46,35 @@ class Releasing(Protocol):
         ...
 
 
+class Asking(Protocol):
+    """The recorded calls of a durable function. Kept by `holdfast.flow`."""
+
+    def child(self, call: Any) -> Coroutine[Any, Any, Any]: ...
+
+    def join(
+        self, calls: Iterable[Any], *, at_most: int | None, return_exceptions: bool
+    ) -> Coroutine[Any, Any, list[Any]]: ...
+
+    def step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]: ...
+
+    def signal(self, name: str, type: Any, timeout: float | None) -> Coroutine[Any, Any, Any]: ...
+
+    def value(self, name: str, make: Callable[[], bytes]) -> bytes: ...
+
+    def patched(self, name: str) -> bool: ...
+
+
 class Context:
     """One attempt, seen from inside its function."""
 
-    __slots__ = ("_cancel_requested", "_told", "claimed", "keeper", "max_tries", "worker_id")
+    __slots__ = (
+        "_cancel_requested", "_in_step", "_told", "claimed", "keeper", "max_tries", "watched",
+        "worker_id",
+    )  # fmt: skip
 
     def __init__(
         self, claimed: Claimed, keeper: Keeper, *, worker_id: str = "", max_tries: int = 3
@@ -51,8 +83,23 @@ class Context:
         self.keeper = keeper
         self.worker_id = worker_id
         self.max_tries = max_tries
+        self.watched: Any = None  # the function's coroutine, where a flow may want to watch it
         self._cancel_requested = claimed.cancel_requested
         self._told: Callable[[], None] | None = None
+        self._in_step = False
+
+    @property
+    def flow(self) -> "Asking | None":
+        """What the function asked for so far; None where it can ask for nothing."""
+        return None if self._in_step else self.keeper.flow
+
+    def inside_step(self) -> "Context":
+        """The same attempt, for code that runs as a step: what it calls is not recorded."""
+        inside = Context(
+            self.claimed, self.keeper, worker_id=self.worker_id, max_tries=self.max_tries
+        )
+        inside._cancel_requested, inside._in_step = self._cancel_requested, True
+        return inside
 
     @property
     def cancel_requested(self) -> bool:
@@ -143,6 +190,26 @@ class Context:
         function returns, together with its result; rolled back when it raises or lost its lease.
         """
         return self.keeper.transaction()
+
+    def now(self) -> datetime:
+        """The time, the same in every run of this code."""
+        data = self._recorded("now", lambda: encode(datetime.now(UTC)))
+        found: datetime = decode(data, datetime)
+        return found
+
+    def random(self) -> float:
+        """A number from 0 to 1, the same in every run of this code."""
+        found: float = decode(self._recorded("random", lambda: encode(random.random())), float)
+        return found
+
+    def uuid(self) -> UUID:
+        """A random id, the same in every run of this code."""
+        found: UUID = decode(self._recorded("uuid", lambda: encode(uuid4())), UUID)
+        return found
+
+    def _recorded(self, name: str, make: Callable[[], bytes]) -> bytes:
+        flow = self.flow
+        return make() if flow is None else flow.value(name, make)
 
     async def release(self, outcome: Outcome) -> None:
         """End the attempt now, in this way. What the function does from here on counts no more.

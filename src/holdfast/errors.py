@@ -8,6 +8,7 @@ HoldfastError
 ├── UnknownTask (also a LookupError)   no such task here
 ├── UnknownType (also a LookupError)   no such function is registered
 ├── TaskFailed                         what was awaited failed for good; the error as data
+│   └── StepFailed                     a step of a durable function failed
 ├── TaskCancelled                      what was awaited, or the task itself, was cancelled
 ├── NonRetryable                       raised by a function: another try cannot mend it
 ├── Snooze                             raised by a function: call me again later
@@ -37,6 +38,7 @@ __all__ = [
     "ReadOnly",
     "SchemaMismatch",
     "Snooze",
+    "StepFailed",
     "StoreError",
     "StoreUnreachable",
     "TaskCancelled",
@@ -102,6 +104,18 @@ class TaskFailed(HoldfastError):
     def __init__(self, task: Any, type: str, message: str, traceback: str | None = None) -> None:
         self.task, self.type, self.message, self.traceback = task, type, message, traceback
         super().__init__(f"task {task} failed with {type}: {message}")
+
+
+class StepFailed(TaskFailed):
+    """A step that failed. `original` is the error itself only where the step ran just now: decide
+    by `type`, which is the same whenever the function is replayed."""
+
+    def __init__(
+        self, step: str, type: str, message: str, original: BaseException | None = None
+    ) -> None:
+        super().__init__(None, type, message)
+        self.step, self.original = step, original
+        self.args = (f"step {step!r} failed with {type}: {message}",)
 
 
 class TaskCancelled(HoldfastError):

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
+from holdfast.context import running
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id
 from holdfast.tasks.durations import Duration, duration
@@ -75,8 +76,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Function(Generic[P, T, R]):
-    """A durable function. Calling it runs it here and now, as if it were not durable;
-    `app.dispatch(function, ...)` makes a task of it."""
+    """A durable function. `app.dispatch(function, ...)` makes a task of it. Called inside another
+    durable function it becomes a child task; anywhere else it runs here and now, as it stands."""
 
     def __init__(self, function: Callable[P, T], name: str, traits: Traits, wishes: Wishes) -> None:
         update_wrapper(self, function, updated=())  # its own attributes could hide ours
@@ -90,7 +91,11 @@ class Function(Generic[P, T, R]):
             )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.function(*args, **kwargs)
+        attempt = running.get()
+        if attempt is None or (flow := attempt.flow) is None:
+            return self.function(*args, **kwargs)
+        child: Any = flow.child(Call(self, args, kwargs))
+        return child  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<durable {self.name}{'@' + self.version if self.version else ''}>"

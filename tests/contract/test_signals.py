@@ -28,7 +28,7 @@ async def _send(store, id, name="go", payload=b"1"):
 async def test_signals_wait_in_the_order_in_which_they_were_sent(store):
     id = await put_one(store)
     sent = [await _send(store, id, f"s{n % 2}", bytes([n])) for n in range(5)]
-    assert (await store.journal(id)).signals == sent
+    assert (await store.news(id, [])).signals == sent
 
 
 async def test_a_signal_is_sent_once_however_often_it_is_repeated(store, dump):
@@ -37,7 +37,7 @@ async def test_a_signal_is_sent_once_however_often_it_is_repeated(store, dump):
     before = await dump()
     assert await store.send_signal(id, sent.id, "go", b"1") is True
     assert await dump() == before
-    assert (await store.journal(id)).signals == [sent]
+    assert (await store.news(id, [])).signals == [sent]
 
 
 async def test_a_consumed_signal_is_gone_and_stays_gone(store):
@@ -45,9 +45,9 @@ async def test_a_consumed_signal_is_gone_and_stays_gone(store):
     first, second = await _send(store, id), await _send(store, id)
     lease = (await claim_one(store)).lease
     await store.record(lease, [], consumed=[first.id])
-    assert (await store.journal(id)).signals == [second]
+    assert (await store.news(id, [])).signals == [second]
     assert await store.send_signal(id, first.id, "go", b"1") is True
-    assert (await store.journal(id)).signals == [second]
+    assert (await store.news(id, [])).signals == [second]
 
 
 async def test_only_a_tasks_own_signals_are_consumed(store):
@@ -57,7 +57,7 @@ async def test_only_a_tasks_own_signals_are_consumed(store):
     lease = (await claim_one(store)).lease
     assert lease.task == mine
     await store.record(lease, [], consumed=[sent.id])
-    assert (await store.journal(other)).signals == [sent]
+    assert (await store.news(other, [])).signals == [sent]
 
 
 async def test_a_signal_wakes_its_task(store):
@@ -72,7 +72,7 @@ async def test_a_signal_does_not_hurry_a_task_that_is_delayed(store):
     id = await put_one(store, delay=seconds(60))
     await _send(store, id)
     assert await claim(store) == []
-    assert len((await store.journal(id)).signals) == 1
+    assert len((await store.news(id, [])).signals) == 1
 
 
 async def test_a_signal_that_came_before_the_wait_is_not_missed(store):

@@ -76,7 +76,7 @@ async def test_a_join_is_complete_when_all_settle_at_once(store):
     await finish(store, held, waiting(wakes=3))
     await finish(store, children)
     assert await _moved(store, parent)
-    assert len((await store.journal(parent)).wakes) == 3
+    assert len((await store.news(parent, [])).wakes) == 3
 
 
 @pytest.mark.parametrize("end", [FAILED, CANCELLED], ids=lambda s: s.verdict.value)
@@ -116,11 +116,11 @@ async def test_a_wake_that_was_read_does_not_wake_again(store):
     await finish(store, held, waiting())
     await finish(store, first)
     again = await claim_one(store)
-    wakes = (await store.journal(parent)).wakes
+    wakes = (await store.news(parent, [])).wakes
     assert len(wakes) == 1
     await finish(store, again, waiting(seen=wakes))
     assert await status_of(store, parent) is TaskStatus.WAITING
-    assert (await store.journal(parent)).wakes == []
+    assert (await store.news(parent, [])).wakes == []
     await finish(store, second)
     assert await _moved(store, parent)
 
@@ -130,7 +130,7 @@ async def test_a_wake_that_came_after_the_reading_is_not_forgotten(store):
     await finish(store, held, waiting())
     await finish(store, first)
     again = await claim_one(store)
-    wakes = (await store.journal(parent)).wakes
+    wakes = (await store.news(parent, [])).wakes
     await finish(store, second)
     await finish(store, again, waiting(seen=wakes))
     assert await _moved(store, parent)
@@ -139,9 +139,9 @@ async def test_a_wake_that_came_after_the_reading_is_not_forgotten(store):
 async def test_wakes_are_read_with_the_steps_that_they_brought(store):
     parent, held, (child,) = await _family(store)
     await finish(store, child)
-    wakes = (await store.journal(parent)).wakes
+    wakes = (await store.news(parent, [])).wakes
     await store.record(held.lease, [], seen=wakes)
-    assert (await store.journal(parent)).wakes == []
+    assert (await store.news(parent, [])).wakes == []
     await finish(store, held, waiting())
     assert await status_of(store, parent) is TaskStatus.WAITING
 
@@ -149,12 +149,12 @@ async def test_wakes_are_read_with_the_steps_that_they_brought(store):
 async def test_only_a_tasks_own_wakes_are_forgotten(store):
     parent, held, (child,) = await _family(store)
     await finish(store, child)
-    wakes = (await store.journal(parent)).wakes
+    wakes = (await store.news(parent, [])).wakes
     await put_one(store, "job:stranger")
     stranger = await claim_one(store)
     await store.record(stranger.lease, [], seen=wakes)
     await finish(store, stranger, waiting(seen=wakes))
-    assert (await store.journal(parent)).wakes == wakes
+    assert (await store.news(parent, [])).wakes == wakes
     await finish(store, held)
 
 

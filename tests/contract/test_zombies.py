@@ -28,6 +28,7 @@ from tests.contract.acts import (
     OTHER,
     WORKER,
     claim_one,
+    draft,
     finish,
     put_one,
     retry,
@@ -102,7 +103,7 @@ async def put_off_by_another(scene: Scene) -> Lease:
 
 async def waiting_for_another(scene: Scene) -> Lease:
     await scene.lose()
-    wakes = (await scene.store.journal(scene.id)).wakes
+    wakes = (await scene.store.news(scene.id, [])).wakes
     await scene.store.settle([(await scene.take(), waiting(seen=wakes))])
     return scene.lease
 
@@ -196,13 +197,14 @@ async def progress(store: SqlStore, lease: Lease) -> str:
 
 
 async def record(store: SqlStore, lease: Lease) -> str:
-    journal = await store.journal(lease.task)
+    news = await store.news(lease.task, [])
     with pytest.raises(LeaseLost, match="record"):
         await store.record(
             lease,
             [Step(position=9, name="late", value=b"9")],
-            consumed=[signal.id for signal in journal.signals],
-            seen=journal.wakes,
+            consumed=[signal.id for signal in news.signals],
+            seen=news.wakes,
+            children=[draft("job:parent", parent=lease.task)],
         )
     return "record"
 

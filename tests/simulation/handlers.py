@@ -55,6 +55,7 @@ async def _flow(worker: "Worker", claimed: Claimed) -> Outcome:
     """Makes children, waits for all of them, and never makes them twice."""
     lease, store = claimed.lease, worker.store
     recorded = worker.simulation.steps.get(lease.task)  # before it reads, which may take long
+    wakes = (await store.news(lease.task, [])).wakes  # before what they tell of
     journal = await store.journal(lease.task)
     children = _found(worker, lease, recorded, journal)
     if children is None:
@@ -74,8 +75,8 @@ async def _flow(worker: "Worker", claimed: Claimed) -> Outcome:
             open_children.append(child)
     if not open_children:
         return Done(b"1")
-    worker.world.sometimes("a parent went on waiting for its other children", bool(journal.wakes))
-    return Waiting(wakes=len(open_children), seen=tuple(journal.wakes), reason="children")
+    worker.world.sometimes("a parent went on waiting for its other children", bool(wakes))
+    return Waiting(wakes=len(open_children), seen=tuple(wakes), reason="children")
 
 
 def _found(
@@ -109,16 +110,17 @@ async def _spawn(worker: "Worker", claimed: Claimed, child: UUID) -> None:
 
 async def _signal(worker: "Worker", lease: Lease) -> Outcome:
     """Waits for one signal, or for a timer."""
+    news = await worker.store.news(lease.task, [])
     journal = await worker.store.journal(lease.task)
-    if journal.signals:
+    if news.signals:
         await worker.store.record(
             lease,
-            [Step(position=len(journal.steps), name="signal", value=journal.signals[0].payload)],
-            consumed=[journal.signals[0].id],
-            seen=journal.wakes,
+            [Step(position=len(journal.steps), name="signal", value=news.signals[0].payload)],
+            consumed=[news.signals[0].id],
+            seen=news.wakes,
         )
         return Done(b"1")
     if worker.world.calm:
         return Done(b"1")
     timer = worker.rng.choice((None, timedelta(seconds=3)))
-    return Waiting(timer=timer, seen=tuple(journal.wakes), reason="signal")
+    return Waiting(timer=timer, seen=tuple(news.wakes), reason="signal")

@@ -5,6 +5,7 @@ from typing import Any
 
 from holdfast.context import Context
 from holdfast.executors.outcomes import contained
+from holdfast.executors.watched import Watched
 from holdfast.function import Function
 from holdfast.tasks.payload import encode
 
@@ -17,7 +18,13 @@ class CoroutineExecutor:
     async def run(self, function: Function[..., Any, Any], context: Context) -> bytes:
         args, kwargs = function.signature.unpack(context.claimed.payload)
         try:
-            return encode(await function.function(*args, **kwargs))
+            coroutine = function.function(*args, **kwargs)
+            try:
+                first = coroutine.send(None)
+            except StopIteration as end:  # it never had to wait
+                return encode(end.value)
+            context.watched = Watched(coroutine, first=first)
+            return encode(await context.watched)
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise

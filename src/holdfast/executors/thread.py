@@ -42,6 +42,10 @@ class ThreadKeeper:
             "transaction() belongs to the worker's event loop: make the function `async def`"
         )
 
+    @property
+    def flow(self) -> None:
+        return None
+
     def _ask(self, verb: str, ask: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         async def asked() -> T:
             return await ask()

@@ -77,21 +77,13 @@ class Flows(Producing):
         )
 
     async def journal(self, task: UUID) -> Journal:
-        # Wakes first: whoever woke us wrote what follows before.
-        wakes = await self._call("wakes", id=task)
-        signals = await self._call("signals", id=task)
-        steps = await self._call("steps", id=task)
+        rows = await self._call("steps", id=task)
         return Journal(
-            wakes=[seq for (seq,) in wakes],
-            signals=[
-                Signal(id=self._driver.uuid(id), name=name, payload=payload)
-                for id, name, payload in signals
-            ],
             steps=[
                 Step(position=position, kind=kind, name=name, value=value)
-                for position, kind, name, value, _ in steps
+                for position, kind, name, value, _ in rows
             ],
-            ages=[age for *_, age in steps],
+            ages=[age for *_, age in rows],
         )
 
     async def saved(self, task: UUID) -> Progress | None:

@@ -14,18 +14,6 @@ from holdfast.step s
 where s.id = :id
 order by s.position
 
--- name: signals
-select s.signal, s.name, s.payload
-from holdfast.signal s
-where s.id = :id and not s.consumed
-order by s.seq
-
--- name: wakes
-select w.seq
-from holdfast.wake w
-where w.id = :id
-order by w.seq
-
 -- What has come for a function that is in somebody's memory, as of one moment.
 -- name: news
 select w.seqs, s.signals, s.names, s.payloads, o.ids, o.states, o.results, o.types, o.errors, o.details

@@ -106,8 +106,6 @@ VERBS: dict[str, Verb] = {
     "record": _procedure(flow.record),
     "news": _procedure(flow.news, writes=False),
     "steps": _statement("steps"),
-    "signals": _statement("signals"),
-    "wakes": _statement("wakes"),
     "saved": _statement("saved"),
     "send_signal": _procedure(flow.send_signal),
     "wake_up": _procedure(later.wake_up),

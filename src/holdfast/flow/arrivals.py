@@ -1,0 +1,194 @@
+"""What has come for a function that waits in memory, and when it had better wait outside of it."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from math import inf
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.answers import Ending, Signal
+from holdfast.errors import StoreUnreachable
+from holdfast.flow.asks import Ask
+from holdfast.flow.entries import Key, One, Recorded
+from holdfast.store import Flows
+from holdfast.tasks.lifecycle import Waiting
+from holdfast.tasks.task import TaskStatus
+
+__all__ = ["Arrivals"]
+
+_LINGER = 1.0  # seconds that a function stays in memory for what it waits for
+_FIRST_LOOK, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two looks, where no hint comes
+_STRANGER = 5.0  # seconds between two looks at a task that is not our child: it wakes nobody
+
+
+class Arrivals:
+    """Looks at open asks. `told`: children that ended in this process; `ran`: steps that ended;
+    `seen`: the wakes that were read, to be forgotten."""
+
+    def __init__(
+        self, store: Flows, task: UUID, open: Mapping[Key, Ask], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._store, self._task, self._open, self._loop = store, task, open, loop
+        self.told: dict[UUID, Ending] = {}
+        self.ran: list[tuple[Ask, Recorded]] = []
+        self.seen: list[int] = []
+        self.patience = _LINGER
+        self._signals: list[Signal] = []
+        self._taken: list[UUID] = []
+        self._used: set[UUID] = set()
+        self._since = loop.time()
+        self._pause = _FIRST_LOOK
+        self._next_look = 0.0
+
+    def begin(self) -> None:
+        """More is waited for: it may come soon."""
+        self._since = now = self._loop.time()
+        self._pause = _FIRST_LOOK
+        self._next_look = now + self._pause
+        if any(ask.kind == "signal" for ask in self._open.values()):
+            self._next_look = now  # it may have come before
+
+    def look_now(self) -> None:
+        self._next_look = 0.0
+
+    # ── what has come ────────────────────────────────────────────────────────────────────────
+
+    def take(self) -> list[tuple[Ask, One | Recorded]]:
+        """All of it that may reach the function at once."""
+        found: list[tuple[Ask, One | Recorded]] = []
+        for ask, recorded in self.ran:
+            if ask.key in self._open:
+                found.append((ask, recorded))
+        self.ran.clear()
+        found += self._ended()
+        for ask in self._open.values():
+            if one := self._signalled(ask) or self._due(ask):
+                found.append((ask, one))
+        if found:
+            self._since = self._loop.time()
+        return found
+
+    def consumed(self) -> list[UUID]:
+        """The signals that were taken since the last time."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    def _ended(self) -> Iterator[tuple[Ask, One]]:
+        asks = {ask.task: ask for ask in self._open.values() if ask.kind == "child" and ask.task}
+        come = {asks[task]: end for task, end in self.told.items() if task in asks}
+        for ask, end in come.items():
+            if ask.join and any(a not in come and not a.done() for a in ask.join.asks):
+                failed = (
+                    a in come and come[a].status is not TaskStatus.DONE for a in ask.join.asks
+                )
+                if ask.join.waits_for_all or not any(failed):
+                    continue
+            del self.told[ask.task]  # type: ignore[arg-type]
+            yield ask, _one_of(ask, end)
+
+    def _signalled(self, ask: Ask) -> One | None:
+        if ask.kind != "signal" or ask.position is None:
+            return None
+        for place, signal in enumerate(self._signals):
+            if signal.name == ask.signal:
+                del self._signals[place]
+                self._taken.append(signal.id)
+                self._used.add(signal.id)
+                return One(ask.position, "done", msgspec.Raw(signal.payload))
+        return None
+
+    def _due(self, ask: Ask) -> One | None:
+        if ask.due is None or ask.due > self._loop.time():
+            return None
+        return One(-1 if ask.position is None else ask.position, "due")
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────
+
+    def can_rest(self) -> bool:
+        """Whether the function can only go on when something comes from outside: then it needs no
+        slot, and after a while no memory. Timers of asyncio alone say nothing: something else
+        must be going on that they are to end."""
+        asks = self._open.values()
+        return any(ask.kind in ("child", "sleep", "signal") for ask in asks) and not any(
+            ask.kind == "step" for ask in asks
+        )
+
+    async def wait(self, stir: asyncio.Event) -> Waiting | None:
+        """Until something may have come. Or, after long enough: how to wait outside of memory."""
+        now = self._loop.time()
+        outside = any(ask.kind in ("child", "signal") for ask in self._open.values())
+        look_at = self._next_look if outside else inf
+        if now >= look_at:
+            await self._look()
+            return None
+        due_at = min((ask.due for ask in self._open.values() if ask.due is not None), default=inf)
+        leave_at = self._leave_at(due_at, outside)
+        if now >= leave_at:
+            return await self._leave(due_at)
+        soonest = min(look_at, due_at, leave_at)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if soonest == inf else soonest - now):
+                await stir.wait()
+        return None
+
+    def _leave_at(self, due_at: float, outside: bool) -> float:
+        if not self.can_rest():
+            return inf
+        leave_at = self._since + self.patience
+        if not outside and due_at > leave_at:
+            return 0.0  # nothing can come before its time
+        return leave_at
+
+    async def _leave(self, due_at: float) -> Waiting | None:
+        await self._look()
+        if self.told or self._signals or self.ran:
+            return None
+        asks = list(self._open.values())
+        if any(not ask.is_own for ask in asks):
+            due_at = min(due_at, self._loop.time() + _STRANGER)
+        left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
+        return Waiting(timer=left, wakes=_wakes(asks), seen=tuple(self.seen), reason=_reason(asks))
+
+    async def _look(self) -> None:
+        children = [
+            ask.task
+            for ask in self._open.values()
+            if ask.kind == "child" and ask.task and not ask.again and ask.task not in self.told
+        ]
+        try:
+            news = await self._store.news(self._task, children)
+        except StoreUnreachable:
+            news = None
+        self._pause = min(self._pause * 1.5, _LONGEST_PAUSE)
+        self._next_look = self._loop.time() + self._pause
+        if news:
+            self.seen = news.wakes
+            self.told |= news.endings
+            self._signals = [one for one in news.signals if one.id not in self._used]
+
+
+def _one_of(ask: Ask, end: Ending) -> One:
+    position = -1 if ask.position is None else ask.position
+    how: Any = end.status.value
+    result = None if end.result is None else msgspec.Raw(end.result)
+    return One(position, how, result, end.failure)
+
+
+def _wakes(asks: Sequence[Ask]) -> int:
+    """How many ends a function waits for: of a join, all; of anything else, the first."""
+    join = asks[0].join
+    if join and all(ask.join is join for ask in asks):
+        return len(asks)
+    return 1
+
+
+def _reason(asks: Sequence[Ask]) -> str:
+    children = sum(ask.kind == "child" for ask in asks)
+    signals = sorted({ask.signal for ask in asks if ask.signal})
+    parts = [f"{children} {'child' if children == 1 else 'children'}"] if children else []
+    parts += [f"signal {name}" for name in signals]
+    return f"waits for {' or '.join(parts)}" if parts else "sleeps"

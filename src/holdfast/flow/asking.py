@@ -1,0 +1,210 @@
+"""What durable functions ask for: children, steps, sleep, signals, joins."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import lru_cache
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any
+
+import msgspec
+
+from holdfast.answers import Ending
+from holdfast.client import result_of
+from holdfast.context import running
+from holdfast.errors import HoldfastError, InvalidInput, StepFailed
+from holdfast.executors.failures import failure_of
+from holdfast.flow.asks import Ask, Join
+from holdfast.flow.entries import One, digest_of
+from holdfast.flow.flow import Flow
+from holdfast.function import Call
+from holdfast.tasks.names import check_key
+from holdfast.tasks.payload import decode, encode
+from holdfast.tasks.signature import Signature
+from holdfast.tasks.task import Failure, TaskStatus
+
+__all__ = ["Asking", "Child"]
+
+
+class Child(Coroutine[Any, Any, Any]):
+    """A call of a durable function inside another: a coroutine that asks for a child task."""
+
+    __slots__ = ("__name__", "__qualname__", "_coroutine", "call", "flow")
+
+    def __init__(self, flow: "Asking", call: Call[Any]) -> None:
+        self.flow, self.call = flow, call
+        self._coroutine: Coroutine[Any, Any, Any] | None = None
+        self.__name__ = self.__qualname__ = call.function.name
+
+    def _begun(self) -> Coroutine[Any, Any, Any]:
+        if self._coroutine is None:
+            self._coroutine = self.flow.run_child(self.call)
+        return self._coroutine
+
+    def __await__(self) -> Iterator[Any]:
+        return self._begun().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        if self._coroutine:
+            self._coroutine.close()
+
+
+class Asking(Flow):
+    """Keeps `holdfast.context.Asking`."""
+
+    def child(self, call: Call[Any]) -> Child:
+        return Child(self, call)
+
+    async def run_child(self, call: Call[Any]) -> Any:
+        ask = self._ask_child(call)
+        return self._end_of(ask, call, await self.begin(ask))
+
+    async def join(
+        self, calls: Iterable[Call[Any]], *, at_most: int | None, return_exceptions: bool
+    ) -> list[Any]:
+        """The results of all of them, in their order; or the first failure, and the others are
+        cancelled."""
+        made = list(calls)
+        if at_most is not None and (type(at_most) is not int or at_most < 1):
+            raise InvalidInput(f"at_most must be a whole number from 1 on, got {at_most!r:.80}")
+        if at_most is not None and at_most < len(made):
+            return await self._join_some(made, at_most, return_exceptions)
+        join = Join(self, waits_for_all=return_exceptions)
+        for call in made:
+            join.add(self._ask_child(call))
+        for ask in join.asks:
+            self.begin(ask)
+        if made:
+            await join
+        return self._ends_of(join.asks, made, return_exceptions)
+
+    async def _join_some(
+        self, calls: Sequence[Call[Any]], at_most: int, return_exceptions: bool
+    ) -> list[Any]:
+        asks = [self._ask_child(call) for call in calls]
+        waiting, running_ = iter(asks), set[asyncio.Future[One]]()
+        try:
+            while True:
+                while len(running_) < at_most and (ask := next(waiting, None)):
+                    running_.add(self.begin(ask))
+                if not running_:
+                    return self._ends_of(asks, calls, return_exceptions)
+                done, running_ = await asyncio.wait(running_, return_when=asyncio.FIRST_COMPLETED)
+                if not return_exceptions and any(a.result().how != "done" for a in done):
+                    return self._ends_of(asks, calls, return_exceptions)
+        finally:
+            for ask in running_:
+                ask.cancel()
+
+    def _ask_child(self, call: Call[Any]) -> Ask:
+        draft = call.draft()
+        claimed = self._host.context.claimed
+        tenant = claimed.lane.tenant if draft.tenant == "default" else draft.tenant
+        ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
+        ask.draft = msgspec.structs.replace(draft, parent=self._lease.task, tenant=tenant)
+        return ask
+
+    def _end_of(self, ask: Ask, call: Call[Any], one: One) -> Any:
+        end = Ending(
+            status=TaskStatus(one.how),
+            result=None if one.result is None else bytes(one.result),
+            failure=one.failure,
+        )
+        try:
+            return result_of(ask.task or self._lease.task, end, call.function)
+        except HoldfastError as error:
+            raise self.raises(error, ask) from None
+
+    def _ends_of(
+        self, asks: Sequence[Ask], calls: Sequence[Call[Any]], return_exceptions: bool
+    ) -> list[Any]:
+        ends: list[Any] = []
+        failure: BaseException | None = None
+        for ask, call in zip(asks, calls, strict=True):
+            if not ask.done() or ask.cancelled():
+                continue
+            try:
+                ends.append(self._end_of(ask, call, ask.result()))
+            except HoldfastError as error:
+                ends.append(error)
+                failure = failure or error
+        if failure is None or return_exceptions:
+            return ends
+        for ask in asks:
+            ask.cancel()
+        raise failure
+
+    async def step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run it here, once; afterwards its result is known."""
+        check_key("step name", name)
+        digest, told = digest_of(args, kwargs), f"step {name}"[:200]
+        errors: list[BaseException] = []
+
+        async def run() -> bytes | Failure:
+            token = running.set(self._host.context.inside_step())
+            try:
+                return encode(await _called(function, args, kwargs))
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                errors.append(error)
+                return failure_of(error)
+            finally:
+                running.reset(token)
+
+        if self.can_run_here():
+            ask, one = await self.run_here(told, digest, run)
+        else:
+            ask = self.ask("step", told, digest)
+            ask.run = run
+            one = await self.begin(ask)
+        if one.failure is not None:
+            failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
+            raise self.raises(failed, ask)
+        return _result(function, bytes(one.result or b"null"))
+
+    async def sleep(self, seconds: float) -> None:
+        ask = self.ask("sleep", "sleep", f"{seconds:g}")
+        ask.seconds = seconds
+        await self.begin(ask)
+
+    async def signal(self, name: str, type: Any, timeout: float | None) -> Any:
+        check_key("signal name", name)
+        ask = self.ask("signal", f"signal {name}"[:200])
+        ask.signal, ask.seconds = name, timeout
+        one = await self.begin(ask)
+        if one.how == "due":
+            raise TimeoutError(f"no signal {name!r} within {timeout:g} s")
+        return decode(bytes(one.result or b"null"), type)
+
+
+async def _called(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Sync functions in a thread: they may block."""
+    if iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None)):
+        return await function(*args, **kwargs)
+    value = await asyncio.to_thread(function, *args, **kwargs)
+    return await value if isawaitable(value) else value
+
+
+def _result(function: Callable[..., Any], data: bytes) -> Any:
+    """As the function's annotation says: the same when it ran just now and when it is replayed."""
+    try:
+        signature = _signature(function)
+    except TypeError:  # cannot be hashed
+        signature = None
+    return signature.result(data) if signature else decode(data)
+
+
+@lru_cache(1024)
+def _signature(function: Callable[..., Any]) -> Signature | None:
+    try:
+        return Signature(function)
+    except (TypeError, ValueError):  # builtins have none
+        return None

@@ -1,0 +1,98 @@
+"""What a durable function waits for, and the ways in which waiting ends without an answer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from holdfast.errors import HoldfastError
+from holdfast.flow.entries import Key, One
+from holdfast.tasks.task import Draft
+
+if TYPE_CHECKING:
+    from holdfast.flow.flow import Flow
+
+__all__ = ["Ask", "Join", "Kind", "Parked", "PutDown", "Timer"]
+
+Kind = Literal["child", "sleep", "signal", "timer", "step"]
+
+
+class PutDown(asyncio.CancelledError):
+    """The function leaves memory: what it asks for now, it asks again when it goes on."""
+
+
+class Parked(HoldfastError):
+    """What is recorded and what the code asks for do not fit."""
+
+
+class Ask(asyncio.Future[One]):
+    """One ask, and in the end what it came to. Cancelled, it is given up."""
+
+    def __init__(self, flow: "Flow", kind: Kind, key: Key) -> None:
+        super().__init__(loop=flow.loop)
+        self.flow, self.kind, self.key = flow, kind, key
+        self.position: int | None = None  # in the journal, once it is recorded
+        self.draft: Draft | None = None
+        self.task: UUID | None = None
+        self.is_own = True  # its task is our child, whose end wakes us
+        self.again = False  # it failed in a former life, and runs again
+        self.signal: str | None = None
+        self.seconds: float | None = None
+        self.due: float | None = None  # by the clock of the event loop
+        self.act: Callable[[], None] | None = None  # what an expired timer does
+        self.run: Callable[[], Any] | None = None  # the step itself
+        self.running: asyncio.Task[Any] | None = None
+        self.join: Join | None = None
+
+    def cancel(self, msg: Any = None) -> bool:
+        if not super().cancel(msg):
+            return False
+        if self.running:
+            self.running.cancel()
+        self.flow.give_up(self)
+        return True
+
+
+class Join(asyncio.Future[None]):
+    """Asks that are waited for together: until one has failed (or not even then), or all came."""
+
+    def __init__(self, flow: "Flow", *, waits_for_all: bool) -> None:
+        super().__init__(loop=flow.loop)
+        self.waits_for_all = waits_for_all
+        self.asks: list[Ask] = []
+        self._left = 0
+
+    def add(self, ask: Ask) -> None:
+        ask.join = self
+        self.asks.append(ask)
+        self._left += 1
+        ask.add_done_callback(self._one_came)
+
+    def _one_came(self, ask: "asyncio.Future[One]") -> None:
+        self._left -= 1
+        if self.done():
+            return
+        failed = ask.cancelled() or ask.result().how != "done"
+        if self._left == 0 or (failed and not self.waits_for_all):
+            self.set_result(None)
+
+    def cancel(self, msg: Any = None) -> bool:
+        if not super().cancel(msg):
+            return False
+        self.give_up()
+        return True
+
+    def give_up(self) -> None:
+        for ask in self.asks:
+            ask.cancel()
+
+
+class Timer(asyncio.TimerHandle):
+    """What `asyncio.timeout` and `wait_for` get for their timer."""
+
+    ask: Ask
+
+    def cancel(self) -> None:
+        if not self.cancelled():
+            super().cancel()
+            self.ask.cancel()

@@ -1,0 +1,174 @@
+"""The asyncio tasks of a durable function: each is a branch, known again by where it was made.
+
+On the event loop of a worker, tasks that a durable function makes are watched, and the timers of
+`asyncio.timeout` and `asyncio.wait_for` in it are handed to its flow. All else passes untouched.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context as Variables
+from contextvars import ContextVar, copy_context
+from types import FrameType
+from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from holdfast.context import running
+from holdfast.executors.watched import Watched
+from holdfast.flow.entries import Key
+
+__all__ = ["Branch", "Branching", "here", "watching"]
+
+_release_waiter = getattr(asyncio.tasks, "_release_waiter", None)  # of wait_for, before 3.12
+
+
+class Branch:
+    """One asyncio task of a function; "" is the function itself. `path` is the same in every run:
+    the n-th task of that coroutine's name which the branch above has made."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+        self.watched: Watched | None = None
+        self._made: dict[str, int] = {}
+        self._asked: dict[tuple[str, str], int] = {}
+
+    def grow(self, name: str) -> "Branch":
+        number = self._made[name] = self._made.get(name, -1) + 1
+        return Branch(f"{self.path}/{name}[{number}]")
+
+    def key(self, name: str, digest: str) -> Key:
+        """Of the next such ask in this branch."""
+        number = self._asked[name, digest] = self._asked.get((name, digest), -1) + 1
+        return Key(self.path, name, digest, number)
+
+
+here: ContextVar[Branch | None] = ContextVar("holdfast_branch", default=None)
+
+
+class Branching(Protocol):
+    """A flow, seen from the event loop."""
+
+    def branch_out(self, name: str) -> Branch: ...
+
+    def joined(self, branch: Branch) -> None: ...
+
+    def timer(
+        self,
+        where: str,
+        seconds: float,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        variables: Variables,
+    ) -> asyncio.TimerHandle: ...
+
+
+def _flow() -> Branching | None:
+    attempt = running.get()
+    return None if attempt is None else cast("Branching | None", attempt.flow)
+
+
+class _Hooks:
+    """On one loop, for as long as workers run on it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.users = 0
+        self._loop: Any = loop
+        self._make = loop.get_task_factory()
+        self._call_at, self._call_later = loop.call_at, loop.call_later
+        loop.set_task_factory(self._make_task)
+        self._loop.call_at, self._loop.call_later = self._at, self._later
+
+    def remove(self) -> None:
+        if self._loop.get_task_factory() == self._make_task:
+            self._loop.set_task_factory(self._make)
+        for name, ours in (("call_at", self._at), ("call_later", self._later)):
+            if vars(self._loop).get(name) == ours:
+                delattr(self._loop, name)
+
+    def _make_task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, Any],
+        **options: Any,
+    ) -> Any:
+        variables = options.get("context")
+        flow = _flow() if variables is None else variables.run(_flow)
+        if flow is None or _is_ours(getattr(coroutine, "cr_frame", None)):
+            return self._new_task(loop, coroutine, options)
+        options["context"] = variables = copy_context() if variables is None else variables.copy()
+        branch = flow.branch_out(getattr(coroutine, "__qualname__", type(coroutine).__name__))
+        branch.watched = Watched(coroutine, over=lambda: flow.joined(branch))
+        variables.run(here.set, branch)
+        return self._new_task(loop, branch.watched, options)
+
+    def _new_task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, Any],
+        options: dict[str, Any],
+    ) -> Any:
+        if self._make is not None:
+            return self._make(loop, coroutine, **options)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    def _at(
+        self, when: float, call: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        if _ends_a_wait(call) and (found := _whose()):
+            flow, where = found
+            seconds = when - self._loop.time()
+            return flow.timer(where, seconds, call, args, context or copy_context())
+        handle: asyncio.TimerHandle = self._call_at(when, call, *args, context=context)
+        return handle
+
+    def _later(
+        self, delay: float, call: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        if _ends_a_wait(call) and (found := _whose()):
+            flow, where = found
+            return flow.timer(where, delay, call, args, context or copy_context())
+        handle: asyncio.TimerHandle = self._call_later(delay, call, *args, context=context)
+        return handle
+
+
+def _ends_a_wait(call: Callable[..., Any]) -> bool:
+    """Whether this is the timer of `asyncio.timeout` or of `asyncio.wait_for`."""
+    if isinstance(getattr(call, "__self__", None), asyncio.Timeout):
+        return True
+    return _release_waiter is not None and call is _release_waiter
+
+
+def _whose() -> tuple[Branching, str] | None:
+    """The flow that a timer belongs to, and the function of the code that made it."""
+    flow = _flow()
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio":
+        frame = frame.f_back
+    return None if flow is None or _is_ours(frame) else (flow, frame.f_code.co_qualname)
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether it is code of this package, which tasks of users may call: no branch of theirs."""
+    name = frame.f_globals.get("__name__", "") if frame else ""
+    return name.partition(".")[0] == "holdfast" and not name.startswith("holdfast.flow")
+
+
+_hooks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Hooks] = WeakKeyDictionary()
+
+
+@contextmanager
+def watching() -> Iterator[None]:
+    """Durable functions may run on this event loop."""
+    loop = asyncio.get_running_loop()
+    hooks = _hooks.get(loop)
+    if hooks is None:
+        hooks = _hooks[loop] = _Hooks(loop)
+    hooks.users += 1
+    try:
+        yield
+    finally:
+        hooks.users -= 1
+        if not hooks.users:
+            hooks.remove()
+            del _hooks[loop]

@@ -1,0 +1,131 @@
+"""The journal of a durable function: what each row says. Pure: no await, no SQL, no clock."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from holdfast.answers import Step
+from holdfast.errors import PayloadRefused
+from holdfast.tasks.payload import encode
+from holdfast.tasks.task import Failure
+
+__all__ = [
+    "Abandoned",
+    "Again",
+    "Asked",
+    "Came",
+    "Dropped",
+    "Entry",
+    "Holder",
+    "Key",
+    "One",
+    "Recorded",
+    "digest_of",
+    "read",
+    "write",
+]
+
+
+class Key(NamedTuple):
+    """By what an ask is known again: the branch of the code that asks, what it asks for, with
+    which arguments, and the how-manieth such ask of that branch it is."""
+
+    branch: str
+    name: str
+    digest: str
+    count: int
+
+    def __str__(self) -> str:
+        where = f" in {self.branch}" if self.branch else ""
+        number = f" (number {self.count + 1})" if self.count else ""
+        return f"{self.name}{where}{number}"
+
+
+class Asked(msgspec.Struct, frozen=True, tag="asked", tag_field="is", omit_defaults=True):
+    """Something was begun: a child task, a sleep, a wait for a signal, a timeout."""
+
+    key: Key
+    what: Literal["child", "sleep", "signal", "timer"]
+    task: UUID | None = None
+    seconds: float | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True, tag="recorded", tag_field="is", omit_defaults=True):
+    """A step that ran inside the function, or a value that it took: with what it came to."""
+
+    key: Key
+    result: msgspec.Raw | None = None
+    failure: Failure | None = None
+    what: Literal["step", "value"] = "step"
+
+
+class One(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one ask came to. Neither result nor failure: its time was over, or it was cancelled."""
+
+    ask: int  # the position of its `Asked`, or of its `Recorded`
+    how: Literal["done", "failed", "cancelled", "due"]
+    result: msgspec.Raw | None = None
+    failure: Failure | None = None
+
+
+class Came(msgspec.Struct, frozen=True, tag="came", tag_field="is"):
+    """What reached the function at one moment, in this order."""
+
+    all: list[One]
+
+
+class Abandoned(msgspec.Struct, frozen=True, tag="abandoned", tag_field="is"):
+    """Asks that the function gave up: what they come to never reaches it."""
+
+    asks: list[int]
+
+
+class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="is"):
+    """Asks and steps whose failures ended the function: in its next life they run again."""
+
+    asks: list[int]
+
+
+class Again(msgspec.Struct, frozen=True, tag="again", tag_field="is"):
+    """Such children are given a new life now."""
+
+    asks: list[int]
+
+
+class Holder(msgspec.Struct, frozen=True, tag="holder", tag_field="is"):
+    """The child that was asked for was there already, by its idempotency key."""
+
+    ask: int
+    task: UUID
+
+
+Entry = Asked | Recorded | Came | Abandoned | Dropped | Again | Holder
+
+_decoder = msgspec.json.Decoder(Entry)
+_encoder = msgspec.json.Encoder()
+
+
+def write(position: int, entry: Entry) -> Step:
+    match entry:
+        case Asked() | Recorded():
+            kind, name = entry.what, entry.key.name
+        case _:
+            kind = name = type(entry).__name__.lower()
+    return Step(position=position, kind=kind, name=name[:200], value=_encoder.encode(entry))
+
+
+def read(step: Step) -> Entry:
+    return _decoder.decode(step.value or b"null")
+
+
+def digest_of(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """Of arguments; empty for those that have no form as JSON."""
+    if not args and not kwargs:
+        return ""
+    try:
+        return blake2b(encode([list(args), kwargs]), digest_size=8).hexdigest()
+    except PayloadRefused:
+        return ""

@@ -1,0 +1,58 @@
+"""Writing the journal of one function: in order, each entry once, under its lease."""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from holdfast.answers import Step
+from holdfast.errors import StoreUnreachable
+from holdfast.flow.entries import Entry, Recorded, write
+from holdfast.store import Flows
+from holdfast.tasks.task import Draft, Lease
+
+__all__ = ["Recording"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+
+class Recording:
+    """Entries get their places as they are added, and are written together with what comes next:
+    nobody outside can tell whether a function knows something that is not written yet."""
+
+    def __init__(self, store: Flows, lease: Lease, position: int) -> None:
+        self._store, self._lease, self._position = store, lease, position
+        self._pending: list[Step] = []
+        self._consumed: list[UUID] = []
+        self._busy = asyncio.Lock()
+        self.holds_values = False  # that must be written before they can get outside
+
+    def add(self, entry: Entry) -> int:
+        """Answers its place."""
+        position, self._position = self._position, self._position + 1
+        self._pending.append(write(position, entry))
+        if isinstance(entry, Recorded) and entry.what == "value":
+            self.holds_values = True
+        return position
+
+    def consume(self, signal: UUID) -> None:
+        self._consumed.append(signal)
+
+    async def flush(
+        self, children: Sequence[Draft] = (), *, seen: Sequence[int] = ()
+    ) -> list[UUID]:
+        """Write all that was added. Answers the children's ids. Raises `LeaseLost`."""
+        async with self._busy:
+            steps, self._pending = self._pending, []
+            consumed, self._consumed = self._consumed, []
+            self.holds_values = False
+            if not steps:
+                return []
+            pause = _FIRST_PAUSE
+            while True:
+                try:
+                    return await self._store.record(
+                        self._lease, steps, consumed=consumed, seen=seen, children=children
+                    )
+                except StoreUnreachable:  # it may be written: the same again is accepted
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
