@@ -4,10 +4,8 @@ import asyncio
 import inspect
 import os
 import socket
-from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from contextvars import copy_context
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -95,14 +93,10 @@ class ProcessingWorker:
         self.lease_duration_seconds = lease_duration_seconds
         self.max_concurrent_jobs = max_concurrent_jobs
         lease = timedelta(seconds=lease_duration_seconds)
-
-        async def attempt(job_id: str | None, fields: dict[str, Any]) -> None:
-            await self._attempt(job_id, fields)
-
         self._functions = Registry()
         self._function: Function[..., Any, Any] = self._functions.durable(
             name=f"holdfast.processing:{queue}", queue=queue
-        )(attempt)
+        )(self._attempt())
         self._served = Served(
             worker_id=self.worker_id,
             queues=[queue],
@@ -115,7 +109,6 @@ class ProcessingWorker:
         )
         self._lifecycle = self.app.create_worker_lifecycle(self.worker_id)
         self._serving: asyncio.Task[None] | None = None
-        self._threads: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def process_job(self, job: Job) -> Any:
@@ -142,9 +135,6 @@ class ProcessingWorker:
         self._lifecycle.request_drain()
         if self._serving:
             await self._serving
-        if self._threads:
-            self._threads.shutdown(wait=False)
-            self._threads = None
         if self._closes:
             await self.app.close()
 
@@ -187,23 +177,29 @@ class ProcessingWorker:
         assert self._loop
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _attempt(self, job_id: str | None, fields: dict[str, Any]) -> None:
-        context = current()
-        job = Job(
-            fields,
-            id=context.task_id,
-            job_id=job_id,
-            attempts=context.attempt,
-            status="processing",
-        )
-        if inspect.iscoroutinefunction(self.process_job):
-            await self.process_job(job)
-            return
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.max_concurrent_jobs, "holdfast-job")
-        inside = copy_context()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, inside.run, self.process_job, job)
+    def _attempt(self) -> Callable[..., Any]:
+        """What is registered: a coroutine or a plain function, as `process_job` is one."""
+
+        async def attempt(job_id: str | None, fields: dict[str, Any]) -> None:
+            await self.process_job(_job(job_id, fields))
+
+        def attempt_in_thread(job_id: str | None, fields: dict[str, Any]) -> Any:
+            value = self.process_job(_job(job_id, fields))
+            return _ended(value) if inspect.isawaitable(value) else None
+
+        return attempt if inspect.iscoroutinefunction(self.process_job) else attempt_in_thread
+
+
+def _job(job_id: str | None, fields: dict[str, Any]) -> Job:
+    context = current()
+    return Job(
+        fields, id=context.task_id, job_id=job_id, attempts=context.attempt, status="processing"
+    )
+
+
+async def _ended(value: Awaitable[Any]) -> None:
+    """A plain function that made a coroutine: what it results in does not matter either."""
+    await value
 
 
 def status_of(task: Task) -> str:

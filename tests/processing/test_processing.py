@@ -1,6 +1,7 @@
 """The class-based worker: the same promises as `serve()`, in the words of its view."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, InvalidInput, Job, LeaseLost, ProcessingWorker
+from holdfast import Holdfast, InvalidInput, Job, LeaseLost, ProcessingWorker, current
 from tests.waiting import eventually
 
 SQL = "select job_id, status, attempts, last_error, progress from processing_jobs order by job_id"
@@ -188,6 +189,26 @@ async def test_a_plain_function_runs_in_a_thread_and_reports_from_there(url):
     async with started(worker):
         await worker.create(job_id="a")
         await until(worker.app, ("a", "done", 1, None, 50))
+
+
+async def test_a_plain_function_is_not_stopped_by_a_cancel_but_told_of_it(tmp_path):
+    """As every sync function: its thread cannot be stopped, so its end counts."""
+    told = asyncio.Queue[bool]()
+
+    class Plain(ProcessingWorker):
+        def process_job(self, job: Job) -> None:
+            self.wait_for(told.put(False))
+            while not current().cancel_requested:
+                time.sleep(0.01)
+            self.wait_for(told.put(True))
+
+    worker = Plain(f"sqlite:///{tmp_path}/holdfast.db", poll_interval_ms=50)
+    async with started(worker):
+        job = await worker.create(job_id="a")
+        assert await told.get() is False
+        await worker.app.cancel(job.id)
+        assert await told.get() is True
+        await until(worker.app, ("a", "done", 1, None, 0))
 
 
 async def test_the_status_of_a_worker_has_the_keys_of_its_guide(tmp_path):
