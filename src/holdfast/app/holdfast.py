@@ -27,6 +27,7 @@ from holdfast.observers.recorder import Recording
 from holdfast.registry import Durable, Registry, durable, functions
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
+from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.work.status import WorkerLifecycle, WorkerState
 
 __all__ = ["Holdfast"]
@@ -231,6 +232,7 @@ class Holdfast:
         store, count = (await self._client()).store, 0
         while recovered := await store.recover(default_tries=self.default_tries):
             count += len(recovered)
+            await tell_of_recovered(store, Many(self.observers), recovered)
         return count
 
     async def pause_queue(self, queue: str) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from holdfast.observer import Observer
 from holdfast.store import Store
 from holdfast.upkeep.keeping import BATCH, Chore
+from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.upkeep.stuck import OnStuck, StuckTasks
 
 __all__ = ["Upkeeping", "chores"]
@@ -36,8 +37,8 @@ def chores(
     async def recover() -> int:
         recovered = await store.recover(BATCH, default_tries=settings.default_tries)
         if recovered:
-            observer.recovered(recovered)
             work_came()
+            await tell_of_recovered(store, observer, recovered)
         return len(recovered)
 
     async def promote() -> int:
