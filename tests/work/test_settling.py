@@ -1,7 +1,8 @@
 """Ends are written in batches, and one bad one harms nobody."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -174,6 +175,76 @@ async def test_a_renewal_that_crosses_a_settle_calls_nothing_lost(
         go.set()
         assert await held.result(timeout=10) == 1
     assert [lost for _, _, lost in watcher.of("renewed") if lost] == []
+
+
+async def crossed(bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str) -> list[Any]:
+    """Two renewals come between the commit of an attempt's end and its answer; what was lost."""
+    watcher, go = Watcher(), asyncio.Event()
+    app = bench.new_app(observers=[watcher])
+    store = (await app.home.client()).store
+    settle, transaction = store.settle, store.transaction
+
+    async def renewals() -> None:
+        before = len(watcher.of("renewed"))
+        await until(lambda: len(watcher.of("renewed")) >= before + 2)
+
+    async def late_settle(settlements: Any, **more: Any) -> Any:
+        answer = await settle(settlements, **more)
+        if how == "release":
+            await renewals()
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def late_transaction() -> AsyncIterator[Any]:
+        async with transaction() as conn:
+            yield conn
+        await renewals()
+
+    @app.durable
+    async def hold() -> int:
+        await go.wait()
+        return 1
+
+    @app.durable
+    async def work() -> int:
+        if how == "release":
+            context = current()
+            await app.release_lease(context.task_id, context.worker_id, "done")
+        else:
+            async with current().transaction():
+                pass
+        return 2
+
+    async with bench.worker(app, lease_duration=30, heartbeat_interval=0.2):
+        held = await app.dispatch(hold)  # so that there is something to renew
+        await until(lambda: watcher.of("renewed"))
+        monkeypatch.setattr(store, "settle", late_settle, raising=False)
+        monkeypatch.setattr(store, "transaction", late_transaction, raising=False)
+        task = await app.dispatch(work)
+        await until(
+            lambda: any(
+                ended.task.lease.task == task.id
+                for _, batch, _ in watcher.of("settled")
+                for ended in batch
+            )
+        )
+        monkeypatch.undo()
+        go.set()
+        assert await held.result(timeout=10) == 1
+        assert await bench.ends(task) == ["done"]
+    return [lost for _, _, lost in watcher.of("renewed") if lost]
+
+
+async def test_a_renewal_that_crosses_a_release_calls_nothing_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await crossed(bench, monkeypatch, "release") == []
+
+
+async def test_a_renewal_that_crosses_a_commit_calls_nothing_lost(
+    postgres_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await crossed(postgres_bench, monkeypatch, "transaction") == []
 
 
 async def test_a_drain_writes_what_has_ended_before_it_leaves(
