@@ -85,9 +85,9 @@ class Holdfast:
             told=Many(self.observers).enqueued if self.observers else None,
         )
         self.polling = (
-            poll_min_interval or self.config.poll_min,
-            poll_max_interval or self.config.poll_max,
-            poll_backoff_factor or self.config.poll_backoff_factor,
+            config.first(poll_min_interval, self.config.poll_min),
+            config.first(poll_max_interval, self.config.poll_max),
+            config.first(poll_backoff_factor, self.config.poll_backoff_factor),
         )
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
@@ -273,7 +273,7 @@ class Holdfast:
 
     @property
     def default_tries(self) -> int:
-        return self.config.max_tries or 3
+        return config.first(self.config.max_tries, 3)
 
     async def serve(
         self,

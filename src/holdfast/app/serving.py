@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
+from holdfast.config import first
 from holdfast.executors.places import check_not_importing
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
@@ -129,16 +130,16 @@ async def _declare(store: Store, functions: Registry) -> None:
 def _settings(app: "Holdfast", wanted: Served) -> Settings:
     config, default = app.config, Polling()
     least, most, factor = app.polling
-    least = wanted.poll_interval or least or default.least
-    lease = _span("lease_duration", wanted.lease_duration, config.lease) or _LEASE
+    least = first(first(wanted.poll_interval, least), default.least)
+    slots = first(wanted.max_concurrency, config.concurrency)
     return Settings(
-        slots=wanted.max_concurrency or config.concurrency or (1 if config.worker_type else 10),
+        slots=first(slots, 1 if config.worker_type else 10),
         polling=Polling(
             least=least,
-            most=wanted.poll_interval_max or most or max(least, default.most),
-            factor=wanted.poll_backoff_factor or factor or default.factor,
+            most=first(first(wanted.poll_interval_max, most), max(least, default.most)),
+            factor=first(first(wanted.poll_backoff_factor, factor), default.factor),
         ),
-        lease=lease,
+        lease=_lease(app, wanted),
         renew_every=_span(
             "heartbeat_interval", wanted.heartbeat_interval, config.heartbeat_interval
         ),
@@ -155,24 +156,34 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
     )
 
 
+def _lease(app: "Holdfast", wanted: Served) -> timedelta:
+    return _span_or(_LEASE, "lease_duration", wanted.lease_duration, app.config.lease)
+
+
 def _upkeeping(app: "Holdfast", wanted: Served) -> Upkeeping:
     config = app.config
-    lease = _span("lease_duration", wanted.lease_duration, config.lease) or _LEASE
     return Upkeeping(
-        recovery_interval=_span(
-            "recovery_interval", wanted.recovery_interval, config.recovery_interval
-        )
-        or min(_RECOVERY, lease / 5),
-        cleanup_interval=_span("cleanup_interval", wanted.cleanup_interval, config.cleanup_interval)
-        or timedelta(hours=1),
-        retention=_span("retention_period", wanted.retention_period, config.retention)
-        or timedelta(days=7),
+        recovery_interval=_span_or(
+            min(_RECOVERY, _lease(app, wanted) / 5),
+            "recovery_interval",
+            wanted.recovery_interval,
+            config.recovery_interval,
+        ),
+        cleanup_interval=_span_or(
+            timedelta(hours=1),
+            "cleanup_interval",
+            wanted.cleanup_interval,
+            config.cleanup_interval,
+        ),
+        retention=_span_or(
+            timedelta(days=7), "retention_period", wanted.retention_period, config.retention
+        ),
         dead_letter_retention=_span(
             "dead_letter_retention", wanted.dead_letter_retention, config.dead_letter_retention
         ),
         default_tries=app.default_tries,
         stuck_after=_span("stuck_after", wanted.stuck_after, config.stuck_after),
-        on_stuck=check_on_stuck(wanted.on_stuck or config.on_stuck),
+        on_stuck=check_on_stuck(first(wanted.on_stuck, config.on_stuck)),
     )
 
 

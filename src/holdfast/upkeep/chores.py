@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast.observer import Observer
 from holdfast.store import Store
+from holdfast.tasks.durations import longer_than_nothing
 from holdfast.upkeep.keeping import BATCH, Chore
 from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.upkeep.stuck import OnStuck, StuckTasks
@@ -27,6 +28,12 @@ class Upkeeping(msgspec.Struct, frozen=True, kw_only=True):
     default_tries: int = 3
     stuck_after: timedelta | None = None
     on_stuck: OnStuck = "report"
+
+    def __post_init__(self) -> None:
+        longer_than_nothing("recovery_interval", self.recovery_interval)
+        longer_than_nothing("cleanup_interval", self.cleanup_interval)
+        if self.stuck_after is not None:
+            longer_than_nothing("stuck_after", self.stuck_after)
 
 
 def chores(

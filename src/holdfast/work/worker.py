@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> timedelta:
-        return self.renew_every or self.lease / 3
+        return self.lease / 3 if self.renew_every is None else self.renew_every
 
 
 class Worker:
