@@ -260,3 +260,34 @@ async def test_a_worker_that_processes_nothing_is_refused(tmp_path):
         await worker.start()
     with pytest.raises(InvalidInput, match="from 1 to 80"):
         ProcessingWorker(lease_extension_threshold_percent=95)
+
+
+def test_what_is_not_given_is_taken_from_the_environment(monkeypatch):
+    def served(**options: Any) -> tuple[Any, ...]:
+        worker = ProcessingWorker("sqlite://:memory:", **options)
+        told, status = worker._served, worker.get_status()
+        return (
+            worker.worker_id, status["leaseDurationSeconds"], status["maxConcurrentJobs"],
+            told.max_concurrency, told.lease_duration, told.heartbeat_interval,
+            told.poll_interval, told.poll_interval_max,
+        )  # fmt: skip
+
+    def span(seconds: float) -> timedelta:
+        return timedelta(seconds=seconds)
+
+    assert served(worker_id="w") == ("w", 300, 1, 1, span(300), span(150), 5, 5)
+    environment = {
+        "WORKER_ID": "of-environment", "WORKER_LEASE_DURATION_SECONDS": "60",
+        "MAX_CONCURRENT_JOBS": "4", "WORKER_POLL_MIN_INTERVAL_SECONDS": "0.5",
+        "WORKER_POLL_MAX_INTERVAL_SECONDS": "2",
+    }  # fmt: skip
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert served() == ("of-environment", 60, 4, 4, span(60), span(30), 0.5, 2)
+    monkeypatch.setenv("HOLDFAST_HEARTBEAT_INTERVAL", "10")
+    assert served()[5] == span(10)
+    given = served(
+        worker_id="w", lease_duration_seconds=100, max_concurrent_jobs=2, poll_interval_ms=50,
+        lease_extension_threshold_percent=20,
+    )  # fmt: skip
+    assert given == ("w", 100, 2, 2, span(100), span(20), 0.05, 0.05)
