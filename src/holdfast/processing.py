@@ -66,7 +66,7 @@ class ProcessingWorker:
 
     Returning means done, raising means another try; `app.release_lease` decides otherwise. Workers
     on one store share the jobs of their `queue`. What is not given here is taken from the
-    environment, and is else: leases of 300 s, extended at 50 %, a look every 5000 ms, 1 job at once.
+    environment, and is else: a lease of 300 s, extended at 50 %, a look every 5 s, 1 job at once.
     """
 
     def __init__(
