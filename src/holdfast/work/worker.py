@@ -19,6 +19,7 @@ from holdfast.observer import Ended, Observer
 from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
+from holdfast.tasks.task import Claimed
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.pace import Pace, Polling
@@ -103,6 +104,7 @@ class Worker:
             worker=record.id,
             serving=serving,
             lease=settings.lease,
+            renewal=settings.interval,
             durable=self._any_fenced,
         )
         self._settling = Settling(
@@ -194,6 +196,7 @@ class Worker:
             logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
             await self._work(settling)
         finally:
+            self._notifier.leave(self._heard)
             settling.cancel()
             await self._renewal.stop()
             self._lifecycle.move(WorkerState.STOPPED)
@@ -237,9 +240,10 @@ class Worker:
         reachable = True
         while not self._draining:
             self._wake.clear()
+            await self._look_for_astray()
             now, ahead = self._slots.appetite()
             if now + ahead <= 0:
-                await self._rest(self._slots.patience)
+                await self._rest(_sooner(self._slots.patience, self._claiming.patience))
                 self._slots.hand_back_stale()
                 continue
             try:
@@ -258,16 +262,26 @@ class Worker:
             self.vitals.answered()
             if found.tasks:
                 self._pace.snap_back()
-                self._acquired += len(found.tasks)
-                self._observer.claimed(found.tasks)
-                self._slots.take(found.tasks)
+                self._take(found.tasks)
             elif not found.again:
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
                 # Not past what was taken ahead, which somebody else may be free for.
-                await self._rest(min(seconds, self._slots.patience or seconds))
+                await self._rest(_sooner(seconds, self._slots.patience, self._claiming.patience))
                 await self._give_way()
             self._slots.hand_back_stale()
+
+    async def _look_for_astray(self) -> None:
+        if self._claiming.patience != 0.0:
+            return
+        if tasks := await self._claiming.look_for_astray():
+            self._take(tasks)
+            self._renewal.look_now()  # they were granted a while ago
+
+    def _take(self, tasks: list[Claimed]) -> None:
+        self._acquired += len(tasks)
+        self._observer.claimed(tasks)
+        self._slots.take(tasks)
 
     async def _rest(self, seconds: float | None) -> None:
         if not self._draining:
@@ -325,6 +339,10 @@ class Worker:
         """The renewal speaks in its own thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(act, news)
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
 
 
 class _Elsewhere(Observer):
