@@ -22,6 +22,7 @@ from holdfast.registry import Registry
 from holdfast.store import Store
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
+from holdfast.tasks.limits import Limit
 from holdfast.tasks.names import check_labels
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
@@ -92,7 +93,8 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
     )
     try:
         client = await app.home.client()
-        await _declare(client.store, functions)
+        limits = _Limits(client.store, functions)
+        await limits.declare()
         worker = Worker(
             store=client.store,
             opening=app.home.apart,
@@ -104,6 +106,7 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
             functions=functions.all,
             executors=executors,
             serving=_Who(who, functions).now,
+            declare=limits.declare,
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
@@ -120,11 +123,20 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
         await executors.close()
 
 
-async def _declare(store: Store, functions: Registry) -> None:
+class _Limits:
     """Limits are kept by the store; the functions' own code says what they are."""
-    for function in functions:
-        if limit := function.traits.limit:
-            await store.limit("type", function.name, limit)
+
+    def __init__(self, store: Store, functions: Registry) -> None:
+        self._store, self._functions = store, functions
+        self._declared: dict[str, Limit] = {}
+
+    async def declare(self) -> None:
+        """Those that were not declared yet, or have changed."""
+        for function in self._functions:
+            limit = function.traits.limit
+            if limit and self._declared.get(function.name) != limit:
+                await self._store.limit("type", function.name, limit)
+                self._declared[function.name] = limit
 
 
 def _settings(app: "Holdfast", wanted: Served) -> Settings:

@@ -3,7 +3,7 @@
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -61,12 +61,13 @@ class Claiming:
         *,
         worker: int,
         serving: Callable[[], Serving],  # the same value as long as nothing changes
+        declare: Callable[[], Awaitable[None]],
         lease: timedelta,
         renewal: timedelta,
         durable: Callable[[], bool],
     ) -> None:
         self._store, self._holding, self._worker, self._lease = store, holding, worker, lease
-        self._serving, self._durable = serving, durable
+        self._serving, self._declare, self._durable = serving, declare, durable
         every, seconds = renewal.total_seconds(), lease.total_seconds()
         asks = sorted({*_SOON, every, 2 * every})
         self._ask_again = [ask for ask in asks if ask < seconds]
@@ -186,8 +187,11 @@ class Claiming:
         return [self._served.get(self._lanes[lane].tenant, 0) for lane in lanes]
 
     async def _look_up(self) -> None:
+        serving = self._serving()
+        if serving is not self._served_then:  # before anything of a new function is claimed
+            await self._declare()
         answer = await self._store.lanes()
-        serving = self._served_then = self._serving()
+        self._served_then = serving
         self._known = answer.change
         self._lanes = {id: lane for id, lane in answer.lanes.items() if serving.serves(lane)}
         self._free = [id for id in self._lanes if id not in answer.limited]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import Any
@@ -84,6 +84,7 @@ class Worker:
         functions: Functions,
         executors: Executors,
         serving: Callable[[], Serving],
+        declare: Callable[[], Awaitable[None]],
         lifecycle: WorkerLifecycle,
     ) -> None:
         self._notifier, self._observer = notifier, observer
@@ -103,6 +104,7 @@ class Worker:
             holding,
             worker=record.id,
             serving=serving,
+            declare=declare,
             lease=settings.lease,
             renewal=settings.interval,
             durable=self._any_fenced,
