@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidInput, config
-from holdfast.app.serving import Served, _upkeeping
+from holdfast.app.serving import Served, _filters, _upkeeping
 
 ZEROS = [
     ("max_concurrency", 0),
@@ -59,3 +59,17 @@ def test_a_retention_of_nothing_forgets_at_once() -> None:
 def test_the_environment_is_refused_what_cannot_be_nothing(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         config.read({name: "0"})
+
+
+def test_a_worker_type_is_the_queue_of_its_name_unless_queues_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def queues(**wanted: Any) -> Any:
+        return _filters(Holdfast("sqlite://:memory:"), Served(**wanted)).queues
+
+    assert queues() is None
+    monkeypatch.setenv("WORKER_TYPE", "intake")
+    assert queues() == {"intake"}
+    monkeypatch.setenv("HOLDFAST_QUEUES", "triage")
+    assert queues() == {"triage"}
+    assert queues(queues=["policy"]) == {"policy"}

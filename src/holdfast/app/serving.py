@@ -201,8 +201,9 @@ def _upkeeping(app: "Holdfast", wanted: Served) -> Upkeeping:
 
 def _filters(app: "Holdfast", wanted: Served) -> Serving:
     config = app.config
+    own = None if config.worker_type is None else (config.worker_type,)
     return Serving(
-        queues=_labels("queue", wanted.queues, config.queues),
+        queues=_labels("queue", wanted.queues, first(config.queues, own)),
         tags=_labels("tag", wanted.tags, config.tags),
         capabilities=_labels("capability", wanted.capabilities, config.capabilities) or frozenset(),
         tenants=_labels("tenant", wanted.tenants, config.tenants),

@@ -220,11 +220,13 @@ class Worker:
                 task.result()  # what ended the worker is told to whoever started it
 
     async def _drain(self, claiming: "asyncio.Task[None]", patience: float) -> None:
+        """One deadline for all of it; past it only what is short and bounded."""
+        over = self._loop.time() + patience
         self._lifecycle.move(WorkerState.DRAINING)
-        await self._stop_claiming(claiming, patience)
-        await self._slots.drain(patience)
+        await self._stop_claiming(claiming, max(patience, _LAST_WORDS))
+        await self._slots.drain(max(0.0, over - self._loop.time()))
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(patience, _LAST_WORDS)):
+            async with asyncio.timeout(max(over - self._loop.time(), _LAST_WORDS)):
                 await self._settling.flush()
 
     async def _stop_claiming(self, claiming: "asyncio.Task[None]", patience: float) -> None:
@@ -232,7 +234,7 @@ class Worker:
         self._draining = True
         self._slots.close()
         self._wake.set()
-        await asyncio.wait({claiming}, timeout=max(patience, _LAST_WORDS))
+        await asyncio.wait({claiming}, timeout=patience)
         claiming.cancel()
         await asyncio.wait({claiming})
 
