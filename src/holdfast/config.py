@@ -7,15 +7,26 @@ after it. A secret may stand in a file: `HOLDFAST_STORE_FILE` names the file.
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.tasks.durations import duration
+from holdfast.tasks.durations import duration, longer_than_nothing
 from holdfast.tasks.names import check_labels, check_name
 
-__all__ = ["Config", "read"]
+__all__ = ["Config", "first", "read"]
+
+T = TypeVar("T")
+
+
+@overload
+def first(given: T | None, other: T, /) -> T: ...
+@overload
+def first(given: T | None, /, *others: T | None) -> T | None: ...
+def first(*values: Any) -> Any:
+    """The first that is given. Nothing at all (0) is given too."""
+    return next((value for value in values if value is not None), None)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +66,27 @@ def _span(name: str, text: str) -> timedelta:
     return duration(name, float(text) if _is_number(text) else text)
 
 
-def _seconds(name: str, text: str) -> float:
-    return _span(name, text).total_seconds()
-
-
 def _whole(name: str, text: str) -> int:
     digits = text.strip().removeprefix("-")
     if not digits.isdecimal() or len(digits) > 9:
         raise InvalidInput(f"{name} must be a whole number, got {text!r:.80}")
     return int(text)
+
+
+def _count(name: str, text: str) -> int:
+    """At least one: nothing at all would be no worker, or no try."""
+    number = _whole(name, text)
+    if number < 1:
+        raise InvalidInput(f"{name} must be at least 1, got {number}; leave it out for the default")
+    return number
+
+
+def _some_span(name: str, text: str) -> timedelta:
+    return longer_than_nothing(name, _span(name, text))
+
+
+def _some_seconds(name: str, text: str) -> float:
+    return _some_span(name, text).total_seconds()
 
 
 def _number(name: str, text: str) -> float:
@@ -116,28 +139,28 @@ _READINGS: dict[str, _Reading] = {
     "worker_priority": (_whole, ("HOLDFAST_WORKER_PRIORITY",)),
     "priority_grace": (_span, ("HOLDFAST_PRIORITY_GRACE",)),
     "concurrency": (
-        _whole,
+        _count,
         ("HOLDFAST_CONCURRENCY", "WORKER_MAX_JOBS", "MAX_CONCURRENT_JOBS", "CONCURRENCY"),
     ),
     "queues": (_labels, ("HOLDFAST_QUEUES",)),
     "tags": (_labels, ("HOLDFAST_TAGS",)),
     "capabilities": (_labels, ("HOLDFAST_CAPABILITIES",)),
     "tenants": (_labels, ("HOLDFAST_TENANTS",)),
-    "lease": (_span, ("HOLDFAST_LEASE", "WORKER_LEASE_DURATION_SECONDS")),
-    "heartbeat_interval": (_span, ("HOLDFAST_HEARTBEAT_INTERVAL",)),
+    "lease": (_some_span, ("HOLDFAST_LEASE", "WORKER_LEASE_DURATION_SECONDS")),
+    "heartbeat_interval": (_some_span, ("HOLDFAST_HEARTBEAT_INTERVAL",)),
     "recovery_interval": (
-        _span,
+        _some_span,
         ("HOLDFAST_RECOVERY_INTERVAL", "WORKER_RECOVERY_INTERVAL_SECONDS"),
     ),
-    "poll_min": (_seconds, ("HOLDFAST_POLL_MIN", "WORKER_POLL_MIN_INTERVAL_SECONDS")),
-    "poll_max": (_seconds, ("HOLDFAST_POLL_MAX", "WORKER_POLL_MAX_INTERVAL_SECONDS")),
+    "poll_min": (_some_seconds, ("HOLDFAST_POLL_MIN", "WORKER_POLL_MIN_INTERVAL_SECONDS")),
+    "poll_max": (_some_seconds, ("HOLDFAST_POLL_MAX", "WORKER_POLL_MAX_INTERVAL_SECONDS")),
     "poll_backoff_factor": (_number, ("HOLDFAST_POLL_BACKOFF_FACTOR",)),
-    "max_tries": (_whole, ("HOLDFAST_MAX_TRIES", "WORKER_MAX_RETRIES")),
+    "max_tries": (_count, ("HOLDFAST_MAX_TRIES", "WORKER_MAX_RETRIES")),
     "drain_timeout": (_span, ("HOLDFAST_DRAIN_TIMEOUT",)),
-    "cleanup_interval": (_span, ("HOLDFAST_CLEANUP_INTERVAL",)),
+    "cleanup_interval": (_some_span, ("HOLDFAST_CLEANUP_INTERVAL",)),
     "retention": (_span, ("HOLDFAST_RETENTION",)),
     "dead_letter_retention": (_span, ("HOLDFAST_DEAD_LETTER_RETENTION",)),
-    "stuck_after": (_span, ("HOLDFAST_STUCK_AFTER",)),
+    "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
 }
 _SECRETS = {"store", "redis_url"}

@@ -39,7 +39,7 @@ class Keeper(Protocol):
 
 @runtime_checkable
 class Releasing(Protocol):
-    """A keeper on the worker's own event loop, where an attempt can be ended before its time."""
+    """A keeper in the worker's own process, where an attempt can be ended before its time."""
 
     def release(self, outcome: Outcome) -> Awaitable[None]:
         """Raises `LeaseLost`."""
@@ -215,7 +215,9 @@ class Context:
         """End the attempt now, in this way. What the function does from here on counts no more.
         Raises `LeaseLost`."""
         if not isinstance(self.keeper, Releasing):
-            raise HoldfastError("a lease is released by coroutines; return or raise instead")
+            raise HoldfastError(
+                "a lease cannot be released from a process of its own; return or raise instead"
+            )
         await self.keeper.release(outcome)
 
 

@@ -43,9 +43,13 @@ class Notifier(Protocol):
         ...
 
     async def listen(self, heard: Callable[[Hint], None]) -> None:
-        """Call `heard`, on this loop, for every hint from now on, also our own, until `close`.
+        """Call `heard`, on this loop, for every hint from now on, also our own, until `leave`.
         Answers once it listens; where that fails it goes on trying by itself, and says `EVERYTHING`
         when it hears again. Where trying is no use it says so in the log, and nothing is heard."""
+        ...
+
+    def leave(self, heard: Callable[[Hint], None]) -> None:
+        """Call this one no more. A stranger may leave too."""
         ...
 
     async def close(self) -> None:

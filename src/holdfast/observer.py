@@ -10,7 +10,7 @@ from holdfast.answers import Recovered
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Claimed, Draft
 
-__all__ = ["Ended", "MetricsRecorder", "Observer", "Stuck"]
+__all__ = ["DeadLetter", "Ended", "MetricsRecorder", "Observer", "Stuck"]
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
@@ -19,6 +19,15 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     task: Claimed
     settlement: Settlement
     seconds: float
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that failed for good while no worker held it."""
+
+    task: UUID
+    type: str
+    queue: str
+    reason: str
 
 
 class Stuck(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +66,9 @@ class Observer:
 
     def recovered(self, tasks: Sequence[Recovered]) -> None:
         """Lapsed leases were taken back by this worker."""
+
+    def dead_lettered(self, letters: Sequence[DeadLetter]) -> None:
+        """Tasks failed for good by what this process swept; attempts that it ran are `settled`."""
 
     def rested(self, seconds: float) -> None:
         """There is nothing to do: the next look comes after so long."""

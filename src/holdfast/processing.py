@@ -4,16 +4,15 @@ import asyncio
 import inspect
 import os
 import socket
-from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from contextvars import copy_context
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast.app import Holdfast
 from holdfast.app.serving import Served, serve
+from holdfast.config import first
 from holdfast.context import current
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.function import Function
@@ -25,6 +24,7 @@ __all__ = ["Job", "ProcessingWorker"]
 
 T = TypeVar("T")
 _QUEUE = "processing_jobs"
+_LEASE, _POLL, _EXTENSION = 300, 5.0, 50  # seconds, seconds, percent of the lease
 
 
 class Job(Mapping[str, Any]):
@@ -65,7 +65,8 @@ class ProcessingWorker:
     """Takes jobs under a lease and hands each to `process_job`.
 
     Returning means done, raising means another try; `app.release_lease` decides otherwise. Workers
-    on one store share the jobs of their `queue`.
+    on one store share the jobs of their `queue`. What is not given here is taken from the
+    environment, and is else: a lease of 300 s, extended at 50 %, a look every 5 s, 1 job at once.
     """
 
     def __init__(
@@ -74,48 +75,48 @@ class ProcessingWorker:
         *,
         app: Holdfast | None = None,
         worker_id: str | None = None,
-        lease_duration_seconds: float = 300,
-        poll_interval_ms: float = 5000,
-        max_concurrent_jobs: int = 1,
-        lease_extension_threshold_percent: float = 50,
+        lease_duration_seconds: float | None = None,
+        poll_interval_ms: float | None = None,
+        max_concurrent_jobs: int | None = None,
+        lease_extension_threshold_percent: float | None = None,
         queue: str = _QUEUE,
     ) -> None:
         if store is not None and app is not None:
             raise InvalidInput("give the store as a URL, or an app, not both")
-        if not 1 <= lease_extension_threshold_percent <= 80:
+        percent = lease_extension_threshold_percent
+        if percent is not None and not 1 <= percent <= 80:
             raise InvalidInput(
                 "lease_extension_threshold_percent must be from 1 to 80: later, one renewal that "
-                f"fails would cost the lease; got {lease_extension_threshold_percent}"
+                f"fails would cost the lease; got {percent}"
             )
         self.app = app or Holdfast(store)
         self._closes = app is None
         self.worker_id = (
             worker_id or self.app.config.worker_id or f"worker-{socket.gethostname()}-{os.getpid()}"
         )
-        self.lease_duration_seconds = lease_duration_seconds
-        self.max_concurrent_jobs = max_concurrent_jobs
-        lease = timedelta(seconds=lease_duration_seconds)
-
-        async def attempt(job_id: str | None, fields: dict[str, Any]) -> None:
-            await self._attempt(job_id, fields)
-
+        config = self.app.config
+        told = None if config.lease is None else config.lease.total_seconds()
+        self.lease_duration_seconds = first(first(lease_duration_seconds, told), _LEASE)
+        self.max_concurrent_jobs = first(first(max_concurrent_jobs, config.concurrency), 1)
+        lease = timedelta(seconds=self.lease_duration_seconds)
+        renewal = config.heartbeat_interval if percent is None else None
+        least, most = _polling(self.app, poll_interval_ms)
         self._functions = Registry()
         self._function: Function[..., Any, Any] = self._functions.durable(
             name=f"holdfast.processing:{queue}", queue=queue
-        )(attempt)
+        )(self._attempt())
         self._served = Served(
             worker_id=self.worker_id,
             queues=[queue],
-            max_concurrency=max_concurrent_jobs,
-            poll_interval=poll_interval_ms / 1000,
-            poll_interval_max=poll_interval_ms / 1000,
+            max_concurrency=self.max_concurrent_jobs,
+            poll_interval=least,
+            poll_interval_max=most,
             lease_duration=lease,
-            heartbeat_interval=lease * lease_extension_threshold_percent / 100,
+            heartbeat_interval=first(renewal, lease * first(percent, _EXTENSION) / 100),
             functions=self._functions,
         )
         self._lifecycle = self.app.create_worker_lifecycle(self.worker_id)
         self._serving: asyncio.Task[None] | None = None
-        self._threads: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def process_job(self, job: Job) -> Any:
@@ -142,9 +143,6 @@ class ProcessingWorker:
         self._lifecycle.request_drain()
         if self._serving:
             await self._serving
-        if self._threads:
-            self._threads.shutdown(wait=False)
-            self._threads = None
         if self._closes:
             await self.app.close()
 
@@ -187,23 +185,38 @@ class ProcessingWorker:
         assert self._loop
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _attempt(self, job_id: str | None, fields: dict[str, Any]) -> None:
-        context = current()
-        job = Job(
-            fields,
-            id=context.task_id,
-            job_id=job_id,
-            attempts=context.attempt,
-            status="processing",
-        )
-        if inspect.iscoroutinefunction(self.process_job):
-            await self.process_job(job)
-            return
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.max_concurrent_jobs, "holdfast-job")
-        inside = copy_context()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, inside.run, self.process_job, job)
+    def _attempt(self) -> Callable[..., Any]:
+        """What is registered: a coroutine or a plain function, as `process_job` is one."""
+
+        async def attempt(job_id: str | None, fields: dict[str, Any]) -> None:
+            await self.process_job(_job(job_id, fields))
+
+        def attempt_in_thread(job_id: str | None, fields: dict[str, Any]) -> Any:
+            value = self.process_job(_job(job_id, fields))
+            return _ended(value) if inspect.isawaitable(value) else None
+
+        return attempt if inspect.iscoroutinefunction(self.process_job) else attempt_in_thread
+
+
+def _polling(app: Holdfast, given_ms: float | None) -> tuple[float, float]:
+    """At one pace, unless the app or the environment says otherwise."""
+    if given_ms is not None:
+        return given_ms / 1000, given_ms / 1000
+    least, most, _ = app.polling
+    least = first(least, _POLL if most is None else min(_POLL, most))
+    return least, first(most, max(least, _POLL))
+
+
+def _job(job_id: str | None, fields: dict[str, Any]) -> Job:
+    context = current()
+    return Job(
+        fields, id=context.task_id, job_id=job_id, attempts=context.attempt, status="processing"
+    )
+
+
+async def _ended(value: Awaitable[Any]) -> None:
+    """A plain function that made a coroutine: what it results in does not matter either."""
+    await value
 
 
 def status_of(task: Task) -> str:

@@ -1,8 +1,10 @@
 """How an app is made, what it does with tasks, and what it says of them."""
 
 import asyncio
+import threading
 from contextvars import ContextVar
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from holdfast import (
     durable,
 )
 from holdfast.app.home import plain_url
+from holdfast.errors import StoreUnreachable
 from tests.app.conftest import until
 
 
@@ -226,6 +229,56 @@ async def test_a_function_of_one_app_is_unknown_to_another(url):
 
     assert ("mine", "") in one.functions.all()
     assert ("mine", "") not in other.functions.all()
+
+
+async def test_two_loops_that_open_memory_at_once_share_it(monkeypatch):
+    app = Holdfast("sqlite://:memory:")
+    real, coming = app.home._store, threading.Event()
+
+    async def slow(*args, **kwargs):
+        await asyncio.to_thread(coming.wait, 10)
+        await asyncio.sleep(0.1)  # in which the other one arrives
+        return await real(*args, **kwargs)
+
+    async def other():
+        coming.set()
+        return await app.home.client()
+
+    monkeypatch.setattr(app.home, "_store", slow)
+    mine, theirs = await asyncio.gather(app.home.client(), asyncio.to_thread(app.run_sync, other()))
+    assert mine.store is theirs.store
+    await app.close()
+
+
+async def test_memory_that_could_not_be_opened_is_opened_by_the_next_who_asks(monkeypatch):
+    app = Holdfast("sqlite://:memory:")
+    real, tries = app.home._store, []
+
+    async def failing(*args, **kwargs):
+        tries.append(1)
+        if len(tries) == 1:
+            raise StoreUnreachable("not now")
+        return await real(*args, **kwargs)
+
+    monkeypatch.setattr(app.home, "_store", failing)
+    with pytest.raises(StoreUnreachable):
+        await app.home.client()
+    await app.home.client()
+    assert len(tries) == 2
+    await app.close()
+
+
+async def test_a_worker_that_stopped_hears_no_more_hints(tmp_path):
+    async with Holdfast(f"sqlite:///{tmp_path}/app.db") as app:
+        for _ in range(2):
+            lifecycle = app.create_worker_lifecycle()
+            working = asyncio.create_task(app.serve(lifecycle=lifecycle))
+            await lifecycle.wait_until_ready()
+            notifier: Any = app.home.notifier()
+            assert len(notifier._ear._listeners) == 1
+            lifecycle.request_drain()
+            await working
+            assert notifier._ear._listeners == []
 
 
 async def test_memory_lives_as_long_as_its_app():

@@ -112,12 +112,14 @@ def test_the_seeds_environment_is_heard(shell: Shell):
     worker.send(signal.SIGKILL)
 
 
-def test_a_type_of_worker_has_one_slot_and_concurrency_says_otherwise(shell: Shell):
+def test_a_type_of_worker_has_its_queue_and_one_slot_unless_told_otherwise(shell: Shell):
     worker = shell.start("worker", "--app", "shop", WORKER_TYPE="intake", GROUP_ID="g")
-    assert "1 slot, " in worker.line("is ready")
+    assert "queues intake, 1 slot, " in worker.line("is ready")
     worker.send(signal.SIGTERM)
-    worker = shell.start("worker", "--app", "shop", WORKER_TYPE="intake", CONCURRENCY="4")
-    assert "4 slots" in worker.line("is ready")
+    worker = shell.start(
+        *("worker", "--app", "shop", "--queues", "triage"), WORKER_TYPE="intake", CONCURRENCY="4"
+    )
+    assert "queues triage, 4 slots" in worker.line("is ready")
     worker.send(signal.SIGTERM)
 
 

@@ -64,6 +64,21 @@ async def test_several_may_listen_at_one_notifier(open):
 
 
 @everyone
+async def test_who_left_hears_no_more_and_the_others_do(open):
+    alice, first = await open()
+    second, stranger = Ears(), Ears()
+    await alice.listen(second)
+    alice.leave(second)
+    alice.leave(second)
+    alice.leave(stranger)
+    alice.tell([WORK])
+    await first.hear(WORK)
+    alice.tell([LAST])  # what was told before has been passed on to all
+    await first.hear(LAST)
+    assert second.heard == []
+
+
+@everyone
 async def test_many_tells_are_few_messages_and_nothing_is_missed(open):
     (alice, _), (_, at_bob) = await open(), await open()
     hints = [Hint(kind, f"name{i}") for kind in ("work", "cancel") for i in range(50)]

@@ -1,6 +1,7 @@
 """The class-based worker: the same promises as `serve()`, in the words of its view."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, InvalidInput, Job, LeaseLost, ProcessingWorker
+from holdfast import Holdfast, InvalidInput, Job, LeaseLost, ProcessingWorker, current
 from tests.waiting import eventually
 
 SQL = "select job_id, status, attempts, last_error, progress from processing_jobs order by job_id"
@@ -190,6 +191,26 @@ async def test_a_plain_function_runs_in_a_thread_and_reports_from_there(url):
         await until(worker.app, ("a", "done", 1, None, 50))
 
 
+async def test_a_plain_function_is_not_stopped_by_a_cancel_but_told_of_it(tmp_path):
+    """As every sync function: its thread cannot be stopped, so its end counts."""
+    told = asyncio.Queue[bool]()
+
+    class Plain(ProcessingWorker):
+        def process_job(self, job: Job) -> None:
+            self.wait_for(told.put(False))
+            while not current().cancel_requested:
+                time.sleep(0.01)
+            self.wait_for(told.put(True))
+
+    worker = Plain(f"sqlite:///{tmp_path}/holdfast.db", poll_interval_ms=50)
+    async with started(worker):
+        job = await worker.create(job_id="a")
+        assert await told.get() is False
+        await worker.app.cancel(job.id)
+        assert await told.get() is True
+        await until(worker.app, ("a", "done", 1, None, 0))
+
+
 async def test_the_status_of_a_worker_has_the_keys_of_its_guide(tmp_path):
     go = asyncio.Event()
 
@@ -239,3 +260,34 @@ async def test_a_worker_that_processes_nothing_is_refused(tmp_path):
         await worker.start()
     with pytest.raises(InvalidInput, match="from 1 to 80"):
         ProcessingWorker(lease_extension_threshold_percent=95)
+
+
+def test_what_is_not_given_is_taken_from_the_environment(monkeypatch):
+    def served(**options: Any) -> tuple[Any, ...]:
+        worker = ProcessingWorker("sqlite://:memory:", **options)
+        told, status = worker._served, worker.get_status()
+        return (
+            worker.worker_id, status["leaseDurationSeconds"], status["maxConcurrentJobs"],
+            told.max_concurrency, told.lease_duration, told.heartbeat_interval,
+            told.poll_interval, told.poll_interval_max,
+        )  # fmt: skip
+
+    def span(seconds: float) -> timedelta:
+        return timedelta(seconds=seconds)
+
+    assert served(worker_id="w") == ("w", 300, 1, 1, span(300), span(150), 5, 5)
+    environment = {
+        "WORKER_ID": "of-environment", "WORKER_LEASE_DURATION_SECONDS": "60",
+        "MAX_CONCURRENT_JOBS": "4", "WORKER_POLL_MIN_INTERVAL_SECONDS": "0.5",
+        "WORKER_POLL_MAX_INTERVAL_SECONDS": "2",
+    }  # fmt: skip
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert served() == ("of-environment", 60, 4, 4, span(60), span(30), 0.5, 2)
+    monkeypatch.setenv("HOLDFAST_HEARTBEAT_INTERVAL", "10")
+    assert served()[5] == span(10)
+    given = served(
+        worker_id="w", lease_duration_seconds=100, max_concurrent_jobs=2, poll_interval_ms=50,
+        lease_extension_threshold_percent=20,
+    )  # fmt: skip
+    assert given == ("w", 100, 2, 2, span(100), span(20), 0.05, 0.05)

@@ -9,6 +9,7 @@ import pytest
 from holdfast import current
 from holdfast.store import Store
 from holdfast.tasks.task import TaskStatus
+from holdfast.work.slots import Slots
 from holdfast.work.status import WorkerState
 from tests.work.bench import Bench, until
 
@@ -256,3 +257,33 @@ async def test_a_worker_that_ends_signs_off(bench: Bench) -> None:
         assert record.status != "stopped"
     (record,) = await store.workers()
     assert record.status == "stopped"
+
+
+async def test_the_drain_timeout_is_one_deadline_for_all_phases(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that takes its time leaves less of it to what runs."""
+    store, left, asked = await bench.store(), list[float](), asyncio.Event()
+    claim, drain, go = store.claim, Slots.drain, asyncio.Event()
+
+    async def slow(**ask: Any) -> Any:
+        asked.set()
+        await go.wait()
+        return await claim(**ask)
+
+    async def watched(slots: Slots, patience: float) -> None:
+        left.append(patience)
+        await drain(slots, patience)
+
+    @bench.app.durable
+    async def work() -> None: ...
+
+    monkeypatch.setattr(store, "claim", slow, raising=False)
+    monkeypatch.setattr(Slots, "drain", watched)
+    working, lifecycle = await bench.start(drain_timeout=60)
+    await asked.wait()
+    lifecycle.request_drain()
+    asyncio.get_running_loop().call_later(0.3, go.set)
+    await working
+    assert left
+    assert left[0] < 59.8

@@ -381,3 +381,70 @@ async def test_tasks_of_a_claim_are_run_although_the_next_question_fails(
             await task.result(timeout=5)
         assert len(asked) >= 3
     assert (await first.state()).status is TaskStatus.DONE
+
+
+async def test_a_claim_that_never_arrived_does_not_hold_up_the_next_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, asked = await bench.store(), list[str]()
+    claim, claimed = store.claim, store.claimed
+    gone = list[Any]()
+
+    async def lossy(**ask: Any) -> Any:
+        asked.append("claim")
+        if not gone:
+            gone.append(ask["grant"])
+            raise StoreUnreachable("cut")
+        return await claim(**ask)
+
+    async def watched(**ask: Any) -> Any:
+        asked.append("claimed")
+        assert ask["grant"] == gone[0]
+        return await claimed(**ask)
+
+    @bench.app.durable
+    async def work() -> None: ...
+
+    monkeypatch.setattr(store, "claim", lossy, raising=False)
+    monkeypatch.setattr(store, "claimed", watched, raising=False)
+    task = await bench.app.dispatch(work)
+    async with bench.worker(lease_duration=30, heartbeat_interval=1.2):
+        await task.result(timeout=10)
+        assert asked[:3] == ["claim", "claimed", "claim"]
+        # At once, twice soon, and with the next two renewals.
+        await until(lambda: asked.count("claimed") == 5)
+
+
+async def test_a_claim_that_was_granted_late_is_found_while_others_are_made(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection broke while it waited in the server; nobody asks in vain for ever."""
+    store, late = await bench.store(), list[dict[str, Any]]()
+    claim, ran = store.claim, list[int]()
+
+    async def cut(**ask: Any) -> Any:
+        if not late:
+            late.append(ask)
+            raise StoreUnreachable("cut")
+        return await claim(**ask)
+
+    @bench.app.durable
+    async def work(number: int) -> int:
+        ran.append(number)
+        return number
+
+    @bench.app.durable(queue="astray")
+    async def lost() -> str:
+        return "found"
+
+    monkeypatch.setattr(store, "claim", cut, raising=False)
+    await bench.app.dispatch(work, 0)
+    async with bench.worker(queues=["default"], lease_duration=60):
+        await until(lambda: ran == [0])
+        task = await bench.app.dispatch(lost)
+        lanes = (await store.lanes()).lanes
+        there = [id for id, lane in lanes.items() if lane.queue == "astray"]
+        answer = await claim(**late[0] | {"lanes": there, "turns": None})
+        assert [one.lease.task for one in answer.tasks] == [task.id]
+        assert await task.result(timeout=30) == "found"
+    assert await bench.ends(task) == ["done"]

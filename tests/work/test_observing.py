@@ -5,13 +5,16 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from holdfast import RetryPolicy, TaskFailed, current, install_structured_logging
 from holdfast.observer import Observer
 from holdfast.observers.log import JsonFormatter
+from holdfast.observers.prometheus import PrometheusObserver
 from tests.work.bench import Bench, until
 
 FORMAT = (
@@ -73,6 +76,48 @@ async def test_a_recorder_hears_of_claims_ends_and_renewals(bench: Bench) -> Non
     assert recorder.of("dead_lettered") == [failure]
     assert {"task_id": str(good.id), "success": True} in recorder.of("lease_renewed")
     assert all(news["success"] for news in recorder.of("lease_renewed"))
+
+
+async def lose(bench: Bench, task: UUID) -> None:
+    """A worker takes it, and is never heard of again."""
+    store = await bench.store()
+    lanes = list((await store.lanes()).lanes)
+    answer = await store.claim(worker=7, lanes=lanes, want=1, lease=timedelta(minutes=1))
+    assert [one.lease.task for one in answer.tasks] == [task]
+    bench.lapse(task)
+
+
+LETTER = {"queue": "mail", "step_name": "work", "kind": "task", "reason": "WorkerLost"}
+
+
+async def test_a_dead_letter_made_by_recovery_is_told_by_who_recovers(bench: Bench) -> None:
+    recorder, board = Recorder(), PrometheusObserver()
+    app = bench.new_app(metrics=recorder, observers=[board])
+
+    @app.durable(name="work", queue="mail", max_tries=1)
+    async def work() -> None: ...
+
+    task = await app.dispatch(work)
+    await lose(bench, task.id)
+    async with bench.worker(app, recovery_interval=0.05):
+        await until(lambda: recorder.of("dead_lettered"))
+    assert recorder.of("dead_lettered") == [LETTER]
+    assert recorder.of("task_failed") == [{**LETTER, "retrying": False}]
+    labels = {"outcome": "failed", "queue": "mail", "type": "work"}
+    assert board.registry.get_sample_value("holdfast_tasks_settled_total", labels) == 1
+
+
+async def test_a_dead_letter_made_by_hand_is_told_by_that_process(bench: Bench) -> None:
+    recorder = Recorder()
+    app = bench.new_app(metrics=recorder)
+
+    @app.durable(name="work", queue="mail", max_tries=1)
+    async def work() -> None: ...
+
+    task = await app.dispatch(work)
+    await lose(bench, task.id)
+    assert await app.reset_expired_leases() == 1
+    assert recorder.of("dead_lettered") == [LETTER]
 
 
 async def test_an_observer_that_raises_harms_nobody(

@@ -177,3 +177,26 @@ async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench
             return 7
 
         assert await waiting.result(timeout=10) == 7
+
+
+async def test_the_limit_of_a_function_that_came_later_is_kept(bench: Bench) -> None:
+    @bench.app.durable
+    async def first() -> None: ...
+
+    running = most = 0
+
+    async with bench.worker():
+        await (await bench.app.dispatch(first)).result(timeout=10)
+
+        @bench.app.durable(max_concurrent=1)
+        async def late() -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.02)
+            running -= 1
+
+        tasks = await bench.app.dispatch_many([late.call() for _ in range(5)])
+        for task in tasks:
+            await task.result(timeout=10)
+    assert most == 1

@@ -1,18 +1,21 @@
 """Ends are written in batches, and one bad one harms nobody."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from holdfast import RetryPolicy, current
 from holdfast.clock import SystemClock
-from holdfast.errors import InvalidInput, StoreUnreachable
+from holdfast.errors import InvalidInput, StoreError, StoreUnreachable
 from holdfast.observer import Ended, Observer
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.task import Claimed, TaskStatus
+from holdfast.work import settling
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from tests.app.conftest import until as until_async
@@ -47,8 +50,10 @@ async def test_what_ends_while_a_commit_is_in_flight_shares_the_next_one(
     assert len(sizes) <= 3
 
 
-@pytest.mark.parametrize("fault", [InvalidInput("not this one"), ZeroDivisionError()])
-async def test_one_bad_settlement_does_not_fail_the_others(
+@pytest.mark.parametrize(
+    "fault", [InvalidInput("not this one"), ZeroDivisionError(), StoreError("no")]
+)
+async def test_a_result_that_cannot_be_stored_is_an_error_of_its_task_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     store, go, sizes = await bench.store(), asyncio.Event(), list[int]()
@@ -62,22 +67,53 @@ async def test_one_bad_settlement_does_not_fail_the_others(
             raise fault
         return await real(settlements, **more)
 
-    @bench.app.durable(max_tries=1)
+    @bench.app.durable(max_tries=2, retry_policy=RetryPolicy(initial_delay=0.01))
     async def work(i: int) -> int | str:
         ran.append(i)
         return "bad" if i == 7 else i
 
     monkeypatch.setattr(store, "settle", settle, raising=False)
-    async with bench.worker(max_concurrency=50, lease_duration=0.6):
+    monkeypatch.setattr(settling, "_FIRST_PAUSE", 0.001)
+    async with bench.worker(max_concurrency=50, lease_duration=60):
         tasks = await bench.app.dispatch_many([work.call(i) for i in range(20)])
         await until(lambda: len(ran) == 20)
         go.set()
         for i, task in enumerate(tasks):
             if i != 7:
                 assert await task.result(timeout=10) == i
-        # What cannot be written is let go of, and pays: it is a dead letter in the end.
         ending = await bench.app.wait_for(tasks[7], timeout=10)
     assert ending.status is TaskStatus.FAILED
+    assert ending.failure
+    assert ending.failure.type == "ResultNotStored"
+    assert str(fault) in ending.failure.message
+    assert await bench.ends(tasks[7]) == ["retry", "failed"]
+    assert ran.count(7) == 2
+
+
+async def test_what_cannot_be_settled_at_all_is_let_go_of(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease lapses, so that others get the task; it is not renewed for ever."""
+    store, ran = await bench.store(), list[int]()
+    real, bad = store.settle, list[UUID]()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        if len(ran) == 1 and any(lease.task in bad for lease, _ in settlements):
+            raise StoreError("not this one")
+        return await real(settlements, **more)
+
+    @bench.app.durable
+    async def work() -> int:
+        bad.append(current().task_id)
+        ran.append(1)
+        return len(ran)
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    monkeypatch.setattr(settling, "_FIRST_PAUSE", 0.001)
+    async with bench.worker(lease_duration=0.6):
+        task = await bench.app.dispatch(work)
+        assert await task.result(timeout=10) == 2
+    assert await bench.ends(task) == ["lost", "done"]
 
 
 async def test_a_store_that_is_away_is_asked_again_until_it_answers(
@@ -141,6 +177,76 @@ async def test_a_renewal_that_crosses_a_settle_calls_nothing_lost(
     assert [lost for _, _, lost in watcher.of("renewed") if lost] == []
 
 
+async def crossed(bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str) -> list[Any]:
+    """Two renewals come between the commit of an attempt's end and its answer; what was lost."""
+    watcher, go = Watcher(), asyncio.Event()
+    app = bench.new_app(observers=[watcher])
+    store = (await app.home.client()).store
+    settle, transaction = store.settle, store.transaction
+
+    async def renewals() -> None:
+        before = len(watcher.of("renewed"))
+        await until(lambda: len(watcher.of("renewed")) >= before + 2)
+
+    async def late_settle(settlements: Any, **more: Any) -> Any:
+        answer = await settle(settlements, **more)
+        if how == "release":
+            await renewals()
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def late_transaction() -> AsyncIterator[Any]:
+        async with transaction() as conn:
+            yield conn
+        await renewals()
+
+    @app.durable
+    async def hold() -> int:
+        await go.wait()
+        return 1
+
+    @app.durable
+    async def work() -> int:
+        if how == "release":
+            context = current()
+            await app.release_lease(context.task_id, context.worker_id, "done")
+        else:
+            async with current().transaction():
+                pass
+        return 2
+
+    async with bench.worker(app, lease_duration=30, heartbeat_interval=0.2):
+        held = await app.dispatch(hold)  # so that there is something to renew
+        await until(lambda: watcher.of("renewed"))
+        monkeypatch.setattr(store, "settle", late_settle, raising=False)
+        monkeypatch.setattr(store, "transaction", late_transaction, raising=False)
+        task = await app.dispatch(work)
+        await until(
+            lambda: any(
+                ended.task.lease.task == task.id
+                for _, batch, _ in watcher.of("settled")
+                for ended in batch
+            )
+        )
+        monkeypatch.undo()
+        go.set()
+        assert await held.result(timeout=10) == 1
+        assert await bench.ends(task) == ["done"]
+    return [lost for _, _, lost in watcher.of("renewed") if lost]
+
+
+async def test_a_renewal_that_crosses_a_release_calls_nothing_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await crossed(bench, monkeypatch, "release") == []
+
+
+async def test_a_renewal_that_crosses_a_commit_calls_nothing_lost(
+    postgres_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await crossed(postgres_bench, monkeypatch, "transaction") == []
+
+
 async def test_a_drain_writes_what_has_ended_before_it_leaves(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,12 +299,12 @@ async def test_an_old_and_a_new_grant_of_one_task_are_told_apart(bench: Bench) -
     await until_async(taken_back)
     new = await claim(60)
     holding = Holding(SystemClock(), 60)
-    settling = Settling(store, holding, Listening(), default_tries=3, written=lambda batch: None)
+    writer = Settling(store, holding, Listening(), default_tries=3, written=lambda batch: None)
     done = Settlement(verdict=Verdict.DONE, result=b"null")
-    settling.add(Ended(old, done, 0.0))
-    settling.add(Ended(new, done, 0.0))
-    running = asyncio.create_task(settling.run())
-    await settling.flush()
+    writer.add(Ended(old, done, 0.0))
+    writer.add(Ended(new, done, 0.0))
+    running = asyncio.create_task(writer.run())
+    await writer.flush()
     running.cancel()
     assert told == [
         (old.lease.fence, frozenset({task.id})),

@@ -27,6 +27,7 @@ from holdfast.observers.recorder import Recording
 from holdfast.registry import Durable, Registry, durable, functions
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
+from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.work.status import WorkerLifecycle, WorkerState
 
 __all__ = ["Holdfast"]
@@ -84,9 +85,9 @@ class Holdfast:
             told=Many(self.observers).enqueued if self.observers else None,
         )
         self.polling = (
-            poll_min_interval or self.config.poll_min,
-            poll_max_interval or self.config.poll_max,
-            poll_backoff_factor or self.config.poll_backoff_factor,
+            config.first(poll_min_interval, self.config.poll_min),
+            config.first(poll_max_interval, self.config.poll_max),
+            config.first(poll_backoff_factor, self.config.poll_backoff_factor),
         )
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
@@ -231,6 +232,7 @@ class Holdfast:
         store, count = (await self._client()).store, 0
         while recovered := await store.recover(default_tries=self.default_tries):
             count += len(recovered)
+            await tell_of_recovered(store, Many(self.observers), recovered)
         return count
 
     async def pause_queue(self, queue: str) -> None:
@@ -271,7 +273,7 @@ class Holdfast:
 
     @property
     def default_tries(self) -> int:
-        return self.config.max_tries or 3
+        return config.first(self.config.max_tries, 3)
 
     async def serve(
         self,

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
@@ -43,6 +45,8 @@ class Home:
             WeakKeyDictionary()
         )
         self._shared: Store | None = None  # SQLite
+        self._lock = threading.Lock()
+        self._opening: Future[Store | None] | None = None
 
     @property
     def is_sqlite(self) -> bool:
@@ -64,10 +68,31 @@ class Home:
         return await asyncio.shield(opening)
 
     async def _open(self) -> Client:
-        store = self._shared if self.is_sqlite and self._shared else await self._store()
-        if self.is_sqlite:
-            self._shared = store
+        store = await (self._share() if self.is_sqlite else self._store())
         return Client(store, self.notifier(), self.told)
+
+    async def _share(self) -> Store:
+        """The loop that comes first opens it, the others wait: two in-memory stores would be two
+        worlds. Where the first one fails, the next one tries."""
+        while True:
+            with self._lock:
+                opening, is_first = self._opening, self._opening is None
+                if opening is None:
+                    opening = self._opening = Future()
+            if is_first:
+                return await self._open_for_all(opening)
+            if store := await asyncio.shield(asyncio.wrap_future(opening)):
+                return store
+
+    async def _open_for_all(self, opening: "Future[Store | None]") -> Store:
+        try:
+            store = self._shared = await self._store()
+        except BaseException:
+            self._opening = None
+            opening.set_result(None)
+            raise
+        opening.set_result(store)
+        return store
 
     async def _store(self, connections: int = 8, migrate: bool | None = None) -> Store:
         from holdfast.stores.opening import open_store
@@ -139,7 +164,7 @@ class Home:
         if opening and not opening.cancelled():
             with contextlib.suppress(Exception):
                 await (await opening).store.close()
-            self._shared = None
+            self._shared = self._opening = None
 
 
 def plain_url(url: str) -> str:

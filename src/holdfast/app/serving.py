@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
+from holdfast.config import first
 from holdfast.executors.places import check_not_importing
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
@@ -21,6 +22,7 @@ from holdfast.registry import Registry
 from holdfast.store import Store
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
+from holdfast.tasks.limits import Limit
 from holdfast.tasks.names import check_labels
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
@@ -91,7 +93,8 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
     )
     try:
         client = await app.home.client()
-        await _declare(client.store, functions)
+        limits = _Limits(client.store, functions)
+        await limits.declare()
         worker = Worker(
             store=client.store,
             opening=app.home.apart,
@@ -103,6 +106,7 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
             functions=functions.all,
             executors=executors,
             serving=_Who(who, functions).now,
+            declare=limits.declare,
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
@@ -119,26 +123,35 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
         await executors.close()
 
 
-async def _declare(store: Store, functions: Registry) -> None:
+class _Limits:
     """Limits are kept by the store; the functions' own code says what they are."""
-    for function in functions:
-        if limit := function.traits.limit:
-            await store.limit("type", function.name, limit)
+
+    def __init__(self, store: Store, functions: Registry) -> None:
+        self._store, self._functions = store, functions
+        self._declared: dict[str, Limit] = {}
+
+    async def declare(self) -> None:
+        """Those that were not declared yet, or have changed."""
+        for function in self._functions:
+            limit = function.traits.limit
+            if limit and self._declared.get(function.name) != limit:
+                await self._store.limit("type", function.name, limit)
+                self._declared[function.name] = limit
 
 
 def _settings(app: "Holdfast", wanted: Served) -> Settings:
     config, default = app.config, Polling()
     least, most, factor = app.polling
-    least = wanted.poll_interval or least or default.least
-    lease = _span("lease_duration", wanted.lease_duration, config.lease) or _LEASE
+    least = first(first(wanted.poll_interval, least), default.least)
+    slots = first(wanted.max_concurrency, config.concurrency)
     return Settings(
-        slots=wanted.max_concurrency or config.concurrency or (1 if config.worker_type else 10),
+        slots=first(slots, 1 if config.worker_type else 10),
         polling=Polling(
             least=least,
-            most=wanted.poll_interval_max or most or max(least, default.most),
-            factor=wanted.poll_backoff_factor or factor or default.factor,
+            most=first(first(wanted.poll_interval_max, most), max(least, default.most)),
+            factor=first(first(wanted.poll_backoff_factor, factor), default.factor),
         ),
-        lease=lease,
+        lease=_lease(app, wanted),
         renew_every=_span(
             "heartbeat_interval", wanted.heartbeat_interval, config.heartbeat_interval
         ),
@@ -155,31 +168,42 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
     )
 
 
+def _lease(app: "Holdfast", wanted: Served) -> timedelta:
+    return _span_or(_LEASE, "lease_duration", wanted.lease_duration, app.config.lease)
+
+
 def _upkeeping(app: "Holdfast", wanted: Served) -> Upkeeping:
     config = app.config
-    lease = _span("lease_duration", wanted.lease_duration, config.lease) or _LEASE
     return Upkeeping(
-        recovery_interval=_span(
-            "recovery_interval", wanted.recovery_interval, config.recovery_interval
-        )
-        or min(_RECOVERY, lease / 5),
-        cleanup_interval=_span("cleanup_interval", wanted.cleanup_interval, config.cleanup_interval)
-        or timedelta(hours=1),
-        retention=_span("retention_period", wanted.retention_period, config.retention)
-        or timedelta(days=7),
+        recovery_interval=_span_or(
+            min(_RECOVERY, _lease(app, wanted) / 5),
+            "recovery_interval",
+            wanted.recovery_interval,
+            config.recovery_interval,
+        ),
+        cleanup_interval=_span_or(
+            timedelta(hours=1),
+            "cleanup_interval",
+            wanted.cleanup_interval,
+            config.cleanup_interval,
+        ),
+        retention=_span_or(
+            timedelta(days=7), "retention_period", wanted.retention_period, config.retention
+        ),
         dead_letter_retention=_span(
             "dead_letter_retention", wanted.dead_letter_retention, config.dead_letter_retention
         ),
         default_tries=app.default_tries,
         stuck_after=_span("stuck_after", wanted.stuck_after, config.stuck_after),
-        on_stuck=check_on_stuck(wanted.on_stuck or config.on_stuck),
+        on_stuck=check_on_stuck(first(wanted.on_stuck, config.on_stuck)),
     )
 
 
 def _filters(app: "Holdfast", wanted: Served) -> Serving:
     config = app.config
+    own = None if config.worker_type is None else (config.worker_type,)
     return Serving(
-        queues=_labels("queue", wanted.queues, config.queues),
+        queues=_labels("queue", wanted.queues, first(config.queues, own)),
         tags=_labels("tag", wanted.tags, config.tags),
         capabilities=_labels("capability", wanted.capabilities, config.capabilities) or frozenset(),
         tenants=_labels("tenant", wanted.tenants, config.tenants),

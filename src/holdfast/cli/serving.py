@@ -137,7 +137,8 @@ async def _open_patiently(app: Holdfast, lifecycle: WorkerLifecycle) -> None:
 
 def _ready_line(app: Holdfast, lifecycle: WorkerLifecycle, options: dict[str, Any]) -> str:
     facts = lifecycle.overview()
-    queues = options.get("queues") or app.config.queues
+    kind = app.config.worker_type
+    queues = options.get("queues") or app.config.queues or (kind and [kind])
     slots = facts["max_jobs"]
     return (
         f"worker {facts['worker_id']} is ready: queues {', '.join(queues) if queues else 'all'}, "

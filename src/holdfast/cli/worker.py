@@ -32,7 +32,10 @@ _NOT_FOR_CHILDREN = {"processes", "worker_id"}
 @click.option("--drain-timeout", type=SPAN, help="Time to finish when draining.  [default: 30s]")
 @click.option("--recovery-interval", type=SPAN, help="Look for dead workers' tasks so often.")
 @click.option("--worker-id", help="Its name.  [default: host:pid]")
-@click.option("--worker-type", help="Its type; a worker with one has 1 slot unless told.")
+@click.option(
+    "--worker-type",
+    help="Its type: it serves the queue of that name, with 1 slot, unless told otherwise.",
+)
 @click.option("--worker-priority", type=int, help="Those with a higher one claim first.")
 @click.option("--max-tries", type=click.IntRange(1, 32_000), help="For tasks that say nothing.")
 @click.option(

@@ -8,12 +8,13 @@ from contextlib import AbstractAsyncContextManager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from holdfast.context import Context, Keeper, running
+from holdfast.context import Context, Keeper, Releasing, running
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.executors.calling import call
 from holdfast.executors.outcomes import contained
 from holdfast.executors.ready import Ready
 from holdfast.function import Function
+from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import encode
 
 __all__ = ["ThreadExecutor", "ThreadKeeper"]
@@ -23,7 +24,8 @@ Reply = tuple[bytes, BaseException | None]
 
 
 class ThreadKeeper:
-    """Asks the keeper on the worker's loop, and blocks the calling thread until it is done."""
+    """Asks the keeper on the worker's loop, and blocks the calling thread until it is done; what
+    comes on that very loop, with the thread's context, is awaited there."""
 
     def __init__(self, keeper: Keeper, context: Context) -> None:
         self._keeper = keeper
@@ -36,6 +38,12 @@ class ThreadKeeper:
 
     def saved(self) -> Awaitable[bytes | None]:
         return self._ask("saved", self._keeper.saved)
+
+    def release(self, outcome: Outcome) -> Awaitable[None]:
+        keeper = self._keeper
+        if not isinstance(keeper, Releasing):
+            raise HoldfastError("this attempt cannot be released; return or raise instead")
+        return self._ask("release", lambda: keeper.release(outcome))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise HoldfastError(
@@ -52,6 +60,8 @@ class ThreadKeeper:
 
         if self.stopped or self._loop.is_closed():
             raise LeaseLost(verb, self._task)
+        if _running_loop() is self._loop:
+            return ask()
         return Ready(asyncio.run_coroutine_threadsafe(asked(), self._loop).result())
 
 
@@ -162,6 +172,13 @@ class ThreadExecutor:
                     self._idle -= 1
                     return None
             return self._jobs.get()  # another thread's place was given away: one job is for us
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _seen_inside(context: Context, keeper: ThreadKeeper) -> Context:

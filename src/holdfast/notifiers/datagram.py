@@ -62,6 +62,9 @@ class DatagramNotifier:
         if AVAILABLE:
             await self._ear.listen(heard)
 
+    def leave(self, heard: Heard) -> None:
+        self._ear.leave(heard)
+
     async def close(self) -> None:
         await self._ear.close()
         await self._outbox.close()

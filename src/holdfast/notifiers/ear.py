@@ -40,6 +40,10 @@ class Ear:
             self._task = asyncio.create_task(self._run(), name="holdfast-listen")
         await self._tried.wait()
 
+    def leave(self, heard: Heard) -> None:
+        if heard in self._listeners:
+            self._listeners.remove(heard)
+
     def ready(self) -> None:
         self._outage.ended()
         if self._missed:
@@ -77,7 +81,7 @@ class Ear:
             await backoff.pause()
 
     def _pass_on(self, hint: Hint) -> None:
-        for heard in self._listeners:
+        for heard in tuple(self._listeners):  # one may leave as it hears
             call(heard, hint)
 
 

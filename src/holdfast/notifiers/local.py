@@ -42,6 +42,12 @@ class LocalNotifier:
         with _lock:
             _places.setdefault(self._place, []).append(listener)
 
+    def leave(self, heard: Heard) -> None:
+        for listener in [one for one in self._own if one.is_for(heard)][:1]:
+            self._own.remove(listener)
+            listener.stop()
+            _leave(self._place, listener)
+
     async def close(self) -> None:
         self._closed = True
         while self._own:
@@ -71,6 +77,9 @@ class _Listener:
             except RuntimeError:
                 return False
         return True
+
+    def is_for(self, heard: Heard) -> bool:
+        return self._heard == heard
 
     def stop(self) -> None:
         self._heard = None

@@ -55,6 +55,9 @@ class PostgresNotifier:
     async def listen(self, heard: Heard) -> None:
         await self._ear.listen(heard)
 
+    def leave(self, heard: Heard) -> None:
+        self._ear.leave(heard)
+
     async def close(self) -> None:
         await self._ear.close()
         await self._outbox.close()

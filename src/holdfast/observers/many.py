@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Recovered
-from holdfast.observer import Ended, Observer, Stuck
+from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.tasks.task import Claimed, Draft
 
 __all__ = ["Many"]
@@ -38,6 +38,9 @@ class Many(Observer):
 
     def recovered(self, tasks: Sequence[Recovered]) -> None:
         self._tell("recovered", tasks)
+
+    def dead_lettered(self, letters: Sequence[DeadLetter]) -> None:
+        self._tell("dead_lettered", letters)
 
     def rested(self, seconds: float) -> None:
         self._tell("rested", seconds)

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from holdfast.answers import Recovered
 from holdfast.clock import Clock, SystemClock
-from holdfast.observer import Ended, Observer, Stuck
+from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed, Draft
@@ -102,6 +102,10 @@ class PrometheusObserver(Observer, Collector):
     def enqueued(self, drafts: Sequence[Draft]) -> None:
         with self._lock:
             self._enqueued.update((draft.queue, draft.type) for draft in drafts)
+
+    def dead_lettered(self, letters: Sequence[DeadLetter]) -> None:
+        with self._lock:
+            self._settled.update((str(Verdict.FAILED), one.queue, one.type) for one in letters)
 
     # ── heard of one worker ──────────────────────────────────────────────────────────────────
 
@@ -231,6 +235,9 @@ class _Ear(Observer):
 
     def recovered(self, tasks: Sequence[Recovered]) -> None:
         self._board.worker_recovered(self._worker, tasks)
+
+    def dead_lettered(self, letters: Sequence[DeadLetter]) -> None:
+        self._board.dead_lettered(letters)
 
     def stuck(self, tasks: Sequence[Stuck]) -> None:
         self._board.worker_stuck(tasks)

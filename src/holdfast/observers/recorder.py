@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from holdfast.observer import Ended, MetricsRecorder, Observer
+from holdfast.observer import DeadLetter, Ended, MetricsRecorder, Observer
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed, Failure
 
@@ -45,6 +45,12 @@ class Recording(Observer):
                         self._recorder.dead_lettered(
                             queue=lane.queue, step_name=lane.type, kind=KIND, reason=reason
                         )
+
+    def dead_lettered(self, letters: Sequence[DeadLetter]) -> None:
+        for one in letters:
+            kind = {"queue": one.queue, "step_name": one.type, "kind": KIND, "reason": one.reason}
+            self._recorder.task_failed(**kind, retrying=False)
+            self._recorder.dead_lettered(**kind)
 
     def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
         for task in kept:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from holdfast.errors import InvalidInput
 
-__all__ = ["Duration", "duration"]
+__all__ = ["Duration", "duration", "longer_than_nothing"]
 
 Duration = str | float | timedelta
 
@@ -28,6 +28,12 @@ def duration(what: str, value: Duration) -> timedelta:
             raise _refused(what, value)
     if span < timedelta(0):
         raise InvalidInput(f"{what} must not be negative, got {value!r:.80}")
+    return span
+
+
+def longer_than_nothing(what: str, span: timedelta) -> timedelta:
+    if span <= timedelta(0):
+        raise InvalidInput(f"{what} must be longer than nothing; leave it out for the default")
     return span
 
 

@@ -7,7 +7,9 @@ import msgspec
 
 from holdfast.observer import Observer
 from holdfast.store import Store
+from holdfast.tasks.durations import longer_than_nothing
 from holdfast.upkeep.keeping import BATCH, Chore
+from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.upkeep.stuck import OnStuck, StuckTasks
 
 __all__ = ["Upkeeping", "chores"]
@@ -27,6 +29,12 @@ class Upkeeping(msgspec.Struct, frozen=True, kw_only=True):
     stuck_after: timedelta | None = None
     on_stuck: OnStuck = "report"
 
+    def __post_init__(self) -> None:
+        longer_than_nothing("recovery_interval", self.recovery_interval)
+        longer_than_nothing("cleanup_interval", self.cleanup_interval)
+        if self.stuck_after is not None:
+            longer_than_nothing("stuck_after", self.stuck_after)
+
 
 def chores(
     store: Store, observer: Observer, settings: Upkeeping, work_came: Callable[[], None]
@@ -36,8 +44,8 @@ def chores(
     async def recover() -> int:
         recovered = await store.recover(BATCH, default_tries=settings.default_tries)
         if recovered:
-            observer.recovered(recovered)
             work_came()
+            await tell_of_recovered(store, observer, recovered)
         return len(recovered)
 
     async def promote() -> int:

@@ -24,6 +24,7 @@ from holdfast.tasks.lifecycle import (
     settle,
 )
 from holdfast.tasks.task import Claimed, Failure
+from holdfast.work.holding import Holding
 from holdfast.work.transaction import Transaction
 
 __all__ = ["Attempt", "Why"]
@@ -42,8 +43,8 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_released", "_store", "_transaction", "claimed", "committed", "context", "ended",
-        "executor", "function", "started", "task", "timer", "why",
+        "_holding", "_released", "_store", "_transaction", "claimed", "committed", "context",
+        "ended", "executor", "function", "started", "task", "timer", "why",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,7 @@ class Attempt:
         function: Function[..., Any, Any],
         executor: Executor,
         store: Store,
+        holding: Holding,
         *,
         worker_id: str,
         default_tries: int,
@@ -67,7 +69,7 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
         self.ended = self.committed = False
-        self._store, self._released = store, released
+        self._store, self._holding, self._released = store, holding, released
         self._transaction: Transaction | None = None
 
     def settle(self, outcome: Outcome) -> Settlement:
@@ -103,20 +105,22 @@ class Attempt:
             raise LeaseLost("release", lease.task, [lease])
         self.ended = True
         try:
-            refused = await self._store.settle(
-                [(lease, settlement)], default_tries=self.context.max_tries
-            )
+            with self._holding.at_rest([lease]):
+                refused = await self._store.settle(
+                    [(lease, settlement)], default_tries=self.context.max_tries
+                )
         except BaseException:
             self.ended = False  # it may have been written: settling it once more is harmless
             raise
         if refused:
+            self._holding.drop([lease])
             raise LeaseLost("release", lease.task, [lease])
         if self._released:
             self._released(self, settlement)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         if self._transaction is None:
-            self._transaction = Transaction(self._store, self.claimed.lease)
+            self._transaction = Transaction(self._store, self.claimed.lease, self._holding)
         return self._transaction.begin()
 
     # ── from its start to its end ────────────────────────────────────────────────────────────

@@ -1,10 +1,11 @@
 """Asking the store for tasks: which lanes, in which turn, and again where an answer was lost."""
 
-import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from holdfast.answers import ClaimAnswer
 from holdfast.errors import StoreError, StoreUnreachable
@@ -18,7 +19,8 @@ __all__ = ["Claiming", "Found"]
 
 logger = logging.getLogger("holdfast.worker")
 _MOST = 10_000  # in one claim
-_ASK_AGAIN = (0.0, 0.5, 2.0)  # seconds before each question after a claim whose answer was lost
+_SOON = (0.5, 2.0)  # seconds after which a claim whose answer was lost is asked for once more
+_MOST_ASTRAY = 64  # the oldest: those sent while the store was away for long never arrived
 
 
 class Found:
@@ -28,6 +30,25 @@ class Found:
 
     def __init__(self, tasks: list[Claimed], next_due: float | None, again: bool) -> None:
         self.tasks, self.next_due, self.again = tasks, next_due, again
+
+
+class Astray:
+    """A claim whose answer was lost: it may have been granted, or be on its way still."""
+
+    __slots__ = ("_waits", "due", "grant", "sent")
+
+    def __init__(self, grant: UUID, sent: int, waits: Sequence[float]) -> None:
+        """`waits`: seconds after it was sent."""
+        self.grant, self.sent = grant, sent
+        self._waits = deque(sent + round(seconds * 1_000_000) for seconds in waits)
+        self.due = self._waits.popleft()
+
+    def wait(self) -> bool:
+        """For the next time to ask; False: there is none."""
+        if self._waits:
+            self.due = self._waits.popleft()
+            return True
+        return False
 
 
 class Claiming:
@@ -40,11 +61,17 @@ class Claiming:
         *,
         worker: int,
         serving: Callable[[], Serving],  # the same value as long as nothing changes
+        declare: Callable[[], Awaitable[None]],
         lease: timedelta,
+        renewal: timedelta,
         durable: Callable[[], bool],
     ) -> None:
         self._store, self._holding, self._worker, self._lease = store, holding, worker, lease
-        self._serving, self._durable = serving, durable
+        self._serving, self._declare, self._durable = serving, declare, durable
+        every, seconds = renewal.total_seconds(), lease.total_seconds()
+        asks = sorted({*_SOON, every, 2 * every})
+        self._ask_again = [ask for ask in asks if ask < seconds]
+        self._astray: list[Astray] = []
         self._known: int | None = None
         self._served_then: Serving | None = None
         self._lanes: dict[int, Lane] = {}
@@ -79,7 +106,7 @@ class Claiming:
 
     async def _ask(self, lanes: list[int], want: int) -> Found:
         sent = self._holding.now()
-        answer = await self._answer(lanes, min(want, _MOST))
+        answer = await self._answer(lanes, min(want, _MOST), sent)
         self._holding.add((task.lease for task in answer.tasks), sent)
         self._after = answer.contended
         if answer.lanes != self._known:
@@ -90,7 +117,7 @@ class Claiming:
                 self._served[tenant] = next(self._turn)
         return Found(answer.tasks, answer.next_due, again=answer.contended is not None)
 
-    async def _answer(self, lanes: list[int], want: int) -> ClaimAnswer:
+    async def _answer(self, lanes: list[int], want: int, sent: int) -> ClaimAnswer:
         grant = new_grant()
         try:
             return await self._store.claim(
@@ -105,23 +132,53 @@ class Claiming:
             )
         except StoreUnreachable as error:
             # It may have been granted all the same: what nobody knows of would lapse.
-            for pause in _ASK_AGAIN:
-                await asyncio.sleep(pause)
-                try:
-                    tasks = await self._store.claimed(worker=self._worker, grant=grant)
-                except StoreUnreachable:
-                    continue
-                if tasks:
-                    logger.info("a claim's answer was lost; its %d tasks are found", len(tasks))
-                    return ClaimAnswer(
-                        grant=grant,
-                        tasks=tasks,
-                        contended=None,
-                        full=False,
-                        next_due=None,
-                        lanes=self._known or 0,
-                    )
+            astray = Astray(grant, sent, self._ask_again)
+            if tasks := await self._found(astray):
+                return ClaimAnswer(
+                    grant=grant,
+                    tasks=tasks,
+                    contended=None,
+                    full=False,
+                    next_due=None,
+                    lanes=self._known or 0,
+                )
+            if len(self._astray) < _MOST_ASTRAY:
+                self._astray.append(astray)
             raise error
+
+    # ── claims whose answer was lost ─────────────────────────────────────────────────────────
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds until a claim whose answer was lost should be asked for; None: there is none."""
+        if not self._astray:
+            return None
+        now = self._holding.now()
+        return max(0.0, min(one.due for one in self._astray) - now) / 1_000_000
+
+    async def look_for_astray(self) -> list[Claimed]:
+        """What those brought that are due to be asked for: soon, and with the next two renewals;
+        then they lapse. Claims go on meanwhile."""
+        now, found = self._holding.now(), list[Claimed]()
+        for one in [one for one in self._astray if one.due <= now]:
+            tasks = await self._found(one)
+            if tasks or not one.wait():
+                self._astray.remove(one)
+            if tasks is None:
+                break  # it does not answer: no use to ask for the others
+            self._holding.add((task.lease for task in tasks), one.sent)
+            found += tasks
+        return found
+
+    async def _found(self, astray: Astray) -> list[Claimed] | None:
+        """None: the store does not answer this either."""
+        try:
+            tasks = await self._store.claimed(worker=self._worker, grant=astray.grant)
+        except StoreError:
+            return None
+        if tasks:
+            logger.info("a claim's answer was lost; its %d tasks are found", len(tasks))
+        return tasks
 
     def _turns(self, lanes: Sequence[int]) -> list[int] | None:
         """Tenants in turn: who was served last comes last."""
@@ -130,8 +187,11 @@ class Claiming:
         return [self._served.get(self._lanes[lane].tenant, 0) for lane in lanes]
 
     async def _look_up(self) -> None:
+        serving = self._serving()
+        if serving is not self._served_then:  # before anything of a new function is claimed
+            await self._declare()
         answer = await self._store.lanes()
-        serving = self._served_then = self._serving()
+        self._served_then = serving
         self._known = answer.change
         self._lanes = {id: lane for id, lane in answer.lanes.items() if serving.serves(lane)}
         self._free = [id for id in self._lanes if id not in answer.limited]

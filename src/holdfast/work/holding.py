@@ -1,7 +1,8 @@
 """The leases that a worker holds, and until when it may be sure of each. Used by two threads."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 from holdfast.clock import Clock
@@ -55,6 +56,16 @@ class Holding:
 
     def resume(self, leases: Iterable[Lease]) -> None:
         self._set_resting(leases, False)
+
+    @contextmanager
+    def at_rest(self, leases: Sequence[Lease]) -> Iterator[None]:
+        """While they are being settled. They are held on where that fails."""
+        self.rest(leases)
+        try:
+            yield
+        except BaseException:
+            self.resume(leases)
+            raise
 
     def renewed(self, leases: Iterable[Lease], sent: int) -> None:
         until = sent + self._sure

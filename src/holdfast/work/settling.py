@@ -3,12 +3,15 @@ batches grow with the load, and a lone task waits for nobody."""
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.observer import Ended, Observer
 from holdfast.store import Working
+from holdfast.tasks.lifecycle import Errored, Facts, settle
+from holdfast.tasks.task import Failure
 from holdfast.work.holding import Holding
 
 __all__ = ["Settling"]
@@ -16,6 +19,7 @@ __all__ = ["Settling"]
 logger = logging.getLogger("holdfast.worker")
 _MOST = 1000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_MOST_ERRORS = 7  # in a row, from a store that answers: some pass, such as a disk that is full
 
 
 class Settling:
@@ -75,8 +79,16 @@ class Settling:
         return list(batch.values())
 
     async def _write(self, batch: list[Ended]) -> None:
+        try:
+            await self._settle(batch, _MOST_ERRORS)
+        except Exception as error:
+            await self._write_apart(batch, error)
+
+    async def _settle(self, batch: list[Ended], most_errors: int) -> None:
+        """A store that does not answer is asked again for ever, and the leases are kept; one that
+        refuses is not. Asking again is harmless: a settle that was written already is accepted."""
         leases = [ended.task.lease for ended in batch]
-        pause = _FIRST_PAUSE
+        pause, errors = _FIRST_PAUSE, 0
         refused: frozenset[UUID] | None = None
         while refused is None:
             # A renewal that crosses the settle would find them gone, and call them lost.
@@ -86,28 +98,55 @@ class Settling:
                     [(ended.task.lease, ended.settlement) for ended in batch],
                     default_tries=self._default_tries,
                 )
-            except StoreError as error:
-                # Asking again is harmless: a settle that was written already is accepted.
+            except Exception as error:
+                self._holding.resume(leases)
+                if not isinstance(error, StoreError):
+                    raise
+                errors += not isinstance(error, StoreUnreachable)
+                if errors >= most_errors:
+                    raise
                 if pause == _FIRST_PAUSE:
                     logger.warning("could not settle %d tasks: %s; trying again", len(batch), error)
-                self._holding.resume(leases)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            except Exception:  # such as a value that the database cannot hold
-                await self._write_apart(batch)
-                return
         self._holding.drop(leases)
         for task in refused:
             logger.warning("task %s: its result came too late and was refused", task)
         self._observer.settled(batch, refused)
         self._written(batch)
 
-    async def _write_apart(self, batch: list[Ended]) -> None:
-        """One bad one must not fail the others."""
-        if len(batch) == 1:
-            logger.exception("task %s cannot be settled", batch[0].task.lease.task)
-            self._holding.drop([batch[0].task.lease])
-            self._written(batch)
-            return
+    async def _write_apart(self, batch: list[Ended], error: Exception) -> None:
+        """One bad one must not fail the others. What the store will not take, such as a value that
+        it cannot hold, is an error of its task."""
         for ended in batch:
-            await self._write([ended])
+            try:
+                if len(batch) > 1:
+                    await self._settle([ended], 1)
+                    continue
+            except Exception as own:
+                error = own
+            await self._write_as_error(ended, error)
+
+    async def _write_as_error(self, ended: Ended, error: Exception) -> None:
+        task = ended.task.lease.task
+        logger.error("task %s: its result could not be stored: %s", task, error)
+        try:
+            await self._settle([self._failed(ended, error)], 1)
+        except Exception:
+            logger.exception("task %s cannot be settled at all; its lease is let go", task)
+            self._holding.drop([ended.task.lease])
+            self._written([ended])
+
+    def _failed(self, ended: Ended, error: Exception) -> Ended:
+        task = ended.task
+        facts = Facts(
+            tries=task.tries,
+            max_tries=task.max_tries or self._default_tries,
+            retry=task.retry,
+            alone=task.alone,
+            cancel_requested=task.cancel_requested,
+            expired=task.expired,
+        )
+        said = f"its result could not be stored: {type(error).__name__}: {error}"
+        outcome = Errored(Failure(type="ResultNotStored", message=said[:1000]))
+        return Ended(task, settle(facts, outcome, random.random()), ended.seconds)

@@ -256,6 +256,7 @@ class Slots:
             function,
             self._executors.choose(function, claimed),
             self._store,
+            self._holding,
             worker_id=self._worker_id,
             default_tries=self._default_tries,
             started=self._holding.now(),

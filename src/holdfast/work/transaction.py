@@ -9,6 +9,7 @@ from holdfast.errors import HoldfastError, LeaseLost, StoreUnreachable
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Lease
+from holdfast.work.holding import Holding
 
 __all__ = ["Transaction"]
 
@@ -18,8 +19,8 @@ logger = logging.getLogger("holdfast.worker")
 class Transaction:
     """One for each attempt. It stays open from its block to the end of the function."""
 
-    def __init__(self, store: Store, lease: Lease) -> None:
-        self._store, self._lease = store, lease
+    def __init__(self, store: Store, lease: Lease, holding: Holding) -> None:
+        self._store, self._lease, self._holding = store, lease, holding
         self._open: AsyncExitStack | None = None
         self._conn: Any = None
 
@@ -47,8 +48,10 @@ class Transaction:
         assert self._open is not None
         stack, self._open = self._open, None
         try:
-            async with stack:
-                await self._store.settle([(self._lease, settlement)], conn=self._conn)
+            # A renewal that crosses the commit would find the lease gone, and call it lost.
+            with self._holding.at_rest([self._lease]):
+                async with stack:
+                    await self._store.settle([(self._lease, settlement)], conn=self._conn)
         except LeaseLost:
             logger.warning("task %s: its lease is lost, all is rolled back", self._lease.task)
             return False

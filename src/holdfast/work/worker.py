@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from holdfast.observer import Ended, Observer
 from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
+from holdfast.tasks.task import Claimed
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.pace import Pace, Polling
@@ -64,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> timedelta:
-        return self.renew_every or self.lease / 3
+        return self.lease / 3 if self.renew_every is None else self.renew_every
 
 
 class Worker:
@@ -83,6 +84,7 @@ class Worker:
         functions: Functions,
         executors: Executors,
         serving: Callable[[], Serving],
+        declare: Callable[[], Awaitable[None]],
         lifecycle: WorkerLifecycle,
     ) -> None:
         self._notifier, self._observer = notifier, observer
@@ -102,7 +104,9 @@ class Worker:
             holding,
             worker=record.id,
             serving=serving,
+            declare=declare,
             lease=settings.lease,
+            renewal=settings.interval,
             durable=self._any_fenced,
         )
         self._settling = Settling(
@@ -194,6 +198,7 @@ class Worker:
             logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
             await self._work(settling)
         finally:
+            self._notifier.leave(self._heard)
             settling.cancel()
             await self._renewal.stop()
             self._lifecycle.move(WorkerState.STOPPED)
@@ -215,11 +220,13 @@ class Worker:
                 task.result()  # what ended the worker is told to whoever started it
 
     async def _drain(self, claiming: "asyncio.Task[None]", patience: float) -> None:
+        """One deadline for all of it; past it only what is short and bounded."""
+        over = self._loop.time() + patience
         self._lifecycle.move(WorkerState.DRAINING)
-        await self._stop_claiming(claiming, patience)
-        await self._slots.drain(patience)
+        await self._stop_claiming(claiming, max(patience, _LAST_WORDS))
+        await self._slots.drain(max(0.0, over - self._loop.time()))
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(patience, _LAST_WORDS)):
+            async with asyncio.timeout(max(over - self._loop.time(), _LAST_WORDS)):
                 await self._settling.flush()
 
     async def _stop_claiming(self, claiming: "asyncio.Task[None]", patience: float) -> None:
@@ -227,7 +234,7 @@ class Worker:
         self._draining = True
         self._slots.close()
         self._wake.set()
-        await asyncio.wait({claiming}, timeout=max(patience, _LAST_WORDS))
+        await asyncio.wait({claiming}, timeout=patience)
         claiming.cancel()
         await asyncio.wait({claiming})
 
@@ -237,9 +244,10 @@ class Worker:
         reachable = True
         while not self._draining:
             self._wake.clear()
+            await self._look_for_astray()
             now, ahead = self._slots.appetite()
             if now + ahead <= 0:
-                await self._rest(self._slots.patience)
+                await self._rest(_sooner(self._slots.patience, self._claiming.patience))
                 self._slots.hand_back_stale()
                 continue
             try:
@@ -250,20 +258,34 @@ class Worker:
                 reachable = False
                 await self._rest(self._pace.rest(None, random.random()))
                 continue
+            except Exception:  # such as a row that this release cannot read
+                logger.exception("a claim failed; trying again")
+                await self._rest(self._pace.rest(None, random.random()))
+                continue
             reachable = True
             self.vitals.answered()
             if found.tasks:
                 self._pace.snap_back()
-                self._acquired += len(found.tasks)
-                self._observer.claimed(found.tasks)
-                self._slots.take(found.tasks)
+                self._take(found.tasks)
             elif not found.again:
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
                 # Not past what was taken ahead, which somebody else may be free for.
-                await self._rest(min(seconds, self._slots.patience or seconds))
+                await self._rest(_sooner(seconds, self._slots.patience, self._claiming.patience))
                 await self._give_way()
             self._slots.hand_back_stale()
+
+    async def _look_for_astray(self) -> None:
+        if self._claiming.patience != 0.0:
+            return
+        if tasks := await self._claiming.look_for_astray():
+            self._take(tasks)
+            self._renewal.look_now()  # they were granted a while ago
+
+    def _take(self, tasks: list[Claimed]) -> None:
+        self._acquired += len(tasks)
+        self._observer.claimed(tasks)
+        self._slots.take(tasks)
 
     async def _rest(self, seconds: float | None) -> None:
         if not self._draining:
@@ -321,6 +343,10 @@ class Worker:
         """The renewal speaks in its own thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(act, news)
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
 
 
 class _Elsewhere(Observer):
