@@ -17,6 +17,7 @@ from tests.contract.acts import (
     put,
     put_one,
 )
+from tests.contract.rivals import rival
 
 ONLY = "postgres"
 TAKEN = 6000
@@ -63,6 +64,16 @@ async def test_what_is_more_urgent_is_found_at_once(worn):
     assert ids_of(await claim(worn, 2)) == [new, again]
     assert _is_worn(worn)
     assert ids_of(await claim(worn, 100))[-1] == low
+
+
+async def test_a_claim_is_filled_from_behind_what_another_one_is_taking(worn, keeper):
+    await _warm(worn)
+    ids = await put(worn, 60)
+    await claim(worn, 13)  # what was left of others
+    async with rival(worn, keeper, 20) as held:
+        assert held == ids[:20]
+        assert ids_of(await claim(worn, 20)) == ids[20:40]
+        assert _is_worn(worn)
 
 
 async def test_what_was_given_back_is_found_within_a_second(worn, clock):
