@@ -787,7 +787,7 @@ end $$;
 -- last place that it took: up to there nobody stands. A row may still come to stand there (of a slower
 -- transaction, or given back with its old place), so floors hold for one second after a whole look,
 -- and a claim that would come back short makes a whole look itself. A floor hides nothing of any other
--- priority, more urgent or less.
+-- priority, more urgent or less, and nothing that waits behind a key (see advance).
 
 create function holdfast.beyond(
   p_floors jsonb, p_lanes int[], p_turns int[], out lanes int[], out turns int[], out nps smallint[], out seqs bigint[]
@@ -856,13 +856,27 @@ as $$
 $$;
 
 
--- After a claim: up to the last that it took. Too many floors would cost more than they spare.
+-- After a claim: up to the last that it took. Too many floors would cost more than they spare. Not where
+-- keys are about: what waits behind a key, or was let in just now, keeps its place before what was taken.
 
 create function holdfast.advance(memory jsonb, lanes int[], nps smallint[], seqs bigint[])
 returns jsonb
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
-  select jsonb_set(memory, '{floors}', jsonb_agg(to_jsonb(f)))
+  with keyless as materialized (
+    select l.id
+    from (select distinct u.lane from unnest(lanes) as u (lane)) u
+    join holdfast.lane l on l.id = any (array[u.lane])
+    where not exists (select from holdfast.key_gate g where g.pool = l.pool)
+      and not exists (select from holdfast.blocked b where b.pool = l.pool)
+  )
+  select jsonb_set(memory, '{floors}', coalesce(jsonb_agg(to_jsonb(f)), '[]'))
   from (
     select m.lane, m.np, max(m.seq) as seq
     from (
@@ -871,6 +885,7 @@ as $$
       union all
       select t.lane, t.np, t.seq
       from unnest(lanes, nps, seqs) as t (lane, np, seq)
+      where t.lane in (select k.id from keyless k)
     ) m
     group by m.lane, m.np
     order by max(m.seq) desc
