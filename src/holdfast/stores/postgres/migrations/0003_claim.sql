@@ -127,11 +127,13 @@ begin
     select j.id, j.pool, j.lane, j.fence, j.np, j.tries, j.alone, j.child, j.key
     from judged j
     where j.ends_as is null and j.key is not null
-    returning pool, key
+    returning pool, key, seq
   )
   insert into holdfast.nudge (pool, key, freed)
-  select distinct k.pool, k.key, 0
-  from keyed k;
+  select k.pool, k.key, 0
+  from keyed k
+  group by k.pool, k.key
+  order by min(k.seq);
 end $$;
 
 
