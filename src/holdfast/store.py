@@ -312,7 +312,8 @@ class Store(Producing, Working, Flows, Upkeep, Steering, Views, Protocol):
 
     async def query(self, sql: str) -> tuple[list[str], list[Any]]:
         """One statement that only reads, as the database takes it: its columns and its rows. What
-        would write is refused, with `ReadOnly`; `now()` works everywhere."""
+        would write is refused, with `ReadOnly`; `now()` works everywhere. After 30 seconds it is
+        stopped, with `StoreError`; more than 100,000 rows are refused, with `InvalidInput`."""
         ...
 
     async def migrate(self) -> int:

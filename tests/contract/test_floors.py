@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from holdfast.stores.sql import SqlStore
+from holdfast.tasks.limits import Limit
 from tests.contract.acts import (
     HANDED_BACK,
     TYPE,
@@ -17,6 +19,7 @@ from tests.contract.acts import (
     put,
     put_one,
 )
+from tests.contract.rivals import rival
 
 ONLY = "postgres"
 TAKEN = 6000
@@ -65,6 +68,16 @@ async def test_what_is_more_urgent_is_found_at_once(worn):
     assert ids_of(await claim(worn, 100))[-1] == low
 
 
+async def test_a_claim_is_filled_from_behind_what_another_one_is_taking(worn, keeper):
+    await _warm(worn)
+    ids = await put(worn, 60)
+    await claim(worn, 13)  # what was left of others
+    async with rival(worn, keeper, 20) as held:
+        assert held == ids[:20]
+        assert ids_of(await claim(worn, 20)) == ids[20:40]
+        assert _is_worn(worn)
+
+
 async def test_what_was_given_back_is_found_within_a_second(worn, clock):
     await _warm(worn)
     held = await claim(worn, 4)
@@ -96,6 +109,22 @@ async def test_what_comes_back_after_a_whole_look_is_found_by_the_next_one(worn,
     assert _is_worn(worn)
     assert [c.priority for c in await claim(worn, 1)] == [5]
     assert ids_of(await claim(worn, 1)) == ids_of(held[1:2])
+
+
+@pytest.mark.parametrize("between", [0, 5])
+async def test_what_a_key_lets_in_is_found_at_once(worn, between):
+    """It comes to stand where it stood behind its key, which may be before what was taken."""
+    await worn.limit("type", TYPE, Limit(max_per_key=1))
+    await _warm(worn)
+    await claim(worn, 13)  # what was left of others
+    first, second = await put(worn, 2, concurrency_key="k")
+    others = await put(worn, 30)
+    held = await claim(worn, 1 + between)
+    assert ids_of(held) == [first, *others[:between]]
+    assert ids_of(await claim(worn, 5)) == others[between : between + 5]
+    await finish(worn, held[0])
+    assert ids_of(await claim(worn, 1)) == [second]
+    assert _is_worn(worn)
 
 
 async def test_a_slow_transactions_task_is_found_within_a_second(worn, keeper, clock):

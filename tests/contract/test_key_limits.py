@@ -3,6 +3,7 @@
 import pytest
 import pytest_asyncio
 
+from holdfast.ids import new_id
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
@@ -13,6 +14,7 @@ from tests.contract.acts import (
     TYPE,
     claim,
     claim_one,
+    draft,
     finish,
     ids_of,
     put,
@@ -48,6 +50,19 @@ async def test_one_full_key_does_not_hold_up_the_others(store):
     duff = await put(store, 3, concurrency_key="duff")
     free = await put_one(store)
     assert sorted(ids_of(await claim(store))) == sorted([acme[0], duff[0], free])
+
+
+async def test_keys_come_in_the_order_of_their_arrival(store):
+    """A claim looks at a bounded number of keys; those that come first by name wait like others."""
+    first = draft(concurrency_key="z")
+    await store.enqueue([first, *(draft(concurrency_key=f"b{n:03}") for n in range(300))])
+    assert ids_of(await claim(store, 1)) == [first.id]
+    last = await put_one(store, concurrency_key="z2", priority=1)
+    found = []
+    for _ in range(5):  # 300 are ahead of it, at least 100 are let in each time
+        await store.enqueue([draft(concurrency_key=f"a{new_id()}") for _ in range(100)])
+        found += ids_of(await claim(store, 1))
+    assert last in found
 
 
 async def test_a_key_may_have_room_for_several(store):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.errors import InvalidInput, ReadOnly
-from tests.contract.acts import put
+from holdfast.errors import InvalidInput, ReadOnly, StoreError
+from tests.contract.acts import put, put_one
 
 WRITES = [
     "delete from tasks",
@@ -15,6 +15,12 @@ WRITES = [
     "set transaction read write",
     "/* select */ delete from task",
 ]
+
+
+NUMBERS = """
+with recursive n (i) as (select 1 union all select i + 1 from n where i < {})
+select {} from n
+"""
 
 
 async def test_a_query_answers_columns_and_rows(store):
@@ -39,3 +45,22 @@ async def test_what_would_write_is_refused_and_changes_nothing(store, dump, stat
 async def test_what_is_no_query_is_refused_in_words(store, statement):
     with pytest.raises(InvalidInput):
         await store.query(statement)
+
+
+async def test_more_rows_than_anybody_reads_are_refused(store):
+    _, rows = await store.query(NUMBERS.format(100_000, "i"))
+    assert len(rows) == 100_000
+    with pytest.raises(InvalidInput, match=r"100,000 rows; narrow it or add a limit"):
+        await store.query(NUMBERS.format(100_001, "i"))
+
+
+async def test_a_query_that_takes_too_long_is_stopped_and_the_store_goes_on(
+    store, keeper, monkeypatch
+):
+    await store.query("select 1")
+    with monkeypatch.context() as patient:
+        patient.setattr(keeper.driver, "_timeout", 0.5)
+        with pytest.raises(StoreError, match=r"longer than 0\.5 s and was stopped; narrow it"):
+            await store.query(NUMBERS.format(10**12, "count(*)"))
+    await put_one(store)
+    assert (await store.query("select count(*) from tasks"))[1] == [(1,)]

@@ -53,7 +53,7 @@ def mutated(mutant: Mutant, text: str) -> str:
 
 
 def _section(mutant: Mutant, text: str) -> tuple[int, int]:
-    if mutant.dialect == "postgres":
+    if "/postgres/migrations/" in mutant.file:
         found = re.search(rf"create function holdfast\.{mutant.section}\(.*?\$\$;", text, re.DOTALL)
     else:
         name = re.escape(mutant.section)

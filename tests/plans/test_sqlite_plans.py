@@ -48,6 +48,15 @@ def test_no_statement_reads_a_big_table_whole(database: apsw.Connection, name: s
     assert list(scans(database, name)) == []
 
 
+def test_keys_are_read_in_the_order_of_their_nudges_and_no_further(
+    database: apsw.Connection,
+) -> None:
+    sql = STATEMENTS["nudge.keys"]
+    unbound = dict.fromkeys(queries.parameters(sql))
+    steps = [step for *_, step in database.execute(f"explain query plan {sql}", unbound)]
+    assert steps == ["SEARCH n USING INDEX nudge_order (pool=?)"]
+
+
 def test_a_scan_would_be_seen(database: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STATEMENTS, "bad", "select t.id from task t where t.payload = :payload")
     assert list(scans(database, "bad")) == ["SCAN t"]

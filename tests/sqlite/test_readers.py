@@ -5,6 +5,9 @@ import time
 
 import pytest
 
+from holdfast.errors import StoreError
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sqlite.driver import SqliteDriver
 from holdfast.stores.sqlite.verbs import VERBS, Verb
 from tests.contract.acts import FAILED, MINUTE, claim, draft, finish, put, put_one, waiting
 from tests.sqlite.acts import spent
@@ -33,6 +36,29 @@ async def test_a_worker_does_not_wait_for_a_page(store, monkeypatch, ask):
     assert await spent(ask(store)) < 1.0
     assert not page.done()
     await page
+
+
+ENDLESS = """
+with recursive n (i) as (select 1 union all select i + 1 from n where i < 1000000000000)
+select count(*) from n
+"""
+
+
+async def test_a_store_that_closes_waits_for_no_query(store, path):
+    closing = SqlStore(SqliteDriver(path, timeout=3600))
+    asked = asyncio.create_task(closing.query(ENDLESS))
+    await closing.lanes()
+    await asyncio.wait_for(closing.close(), 60)
+    with pytest.raises(StoreError, match="closed during this query"):
+        await asked
+
+
+async def test_a_query_ends_when_nobody_waits_for_it_any_more(store, driver, monkeypatch):
+    monkeypatch.setattr(driver, "_timeout", 3600)
+    asked = asyncio.create_task(store.query(ENDLESS))
+    await store.lanes()
+    asked.cancel()
+    assert await asyncio.wait_for(store.query("select 1"), 60) == (["1"], [(1,)])
 
 
 def test_what_workers_ask_is_no_page_and_pages_do_not_write():

@@ -55,7 +55,8 @@ class Driver(Protocol):
 
     async def query(self, sql: str) -> tuple[list[str], list[Row]]:
         """One statement of somebody's own that only reads: its columns and rows. Whatever would
-        write is refused with `ReadOnly`; what is no SQL, with `InvalidInput`."""
+        write is refused with `ReadOnly`; what is no SQL, or answers too many rows, with
+        `InvalidInput`; what takes too long is stopped, with `StoreError`."""
         ...
 
     async def migrate(self) -> int:

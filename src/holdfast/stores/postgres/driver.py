@@ -31,6 +31,7 @@ _BULK = 1000  # from this many rows on, COPY is quicker than a statement with ar
 _NOT_BY_COPY = ("delays", "run_ats", "expires", "keys", "concurrency_keys")
 _HOME = "select current_database()::text, to_regclass($1::text)::oid"
 _ROLLBACK = 5.0
+_STOPPED = 5.0  # for the server to say that it has stopped a query
 
 
 class PostgresDriver:
@@ -145,7 +146,10 @@ class PostgresDriver:
 
     async def query(self, sql: str) -> tuple[list[str], list[Row]]:
         with self._explained(explain):
-            async with self._apart.connection(self._timeout) as conn:
+            async with (
+                self._apart.connection(self._timeout) as conn,
+                asyncio.timeout(self._timeout + _STOPPED),
+            ):
                 return await reading.query(conn, self.schema, sql, self._timeout)
 
     async def migrate(self) -> int:

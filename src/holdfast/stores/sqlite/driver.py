@@ -1,5 +1,6 @@
 """SQLite through apsw: verbs by name, on a thread that writes and two that read, or on none."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +27,8 @@ class SqliteDriver:
 
     `synchronous="normal"`: a power cut may lose what was acknowledged last; a crash does not.
     `inline`: no threads; every verb runs at once where it is called and never suspends.
-    `timeout`: seconds to wait for other processes that write the same file.
+    `timeout`: seconds to wait for other processes that write the same file, and that `query` may
+    take.
     """
 
     one_writer = True
@@ -48,6 +50,7 @@ class SqliteDriver:
         self._clock = clock or SystemClock()
         self._synchronous, self._timeout = synchronous, timeout
         self._pid = os.getpid()
+        self._patient: set[reading.Patience] = set()  # of queries under way
         self._closed = False
         self._inline = inline
         self._database: Database | None = None
@@ -96,9 +99,17 @@ class SqliteDriver:
         await conn.commit()
 
     async def query(self, sql: str) -> tuple[list[str], list[Row]]:
-        found: tuple[list[str], list[Row]] = await self._ask(
-            lambda s: reading.query(s.conn, sql), writes=False, page=True
-        )
+        patience = reading.Patience(self._timeout)
+        self._patient.add(patience)
+        try:
+            found: tuple[list[str], list[Row]] = await self._ask(
+                lambda s: reading.query(s.conn, sql, patience), writes=False, page=True
+            )
+        except asyncio.CancelledError:
+            patience.gone = "nobody waits for this query any more"
+            raise
+        finally:
+            self._patient.discard(patience)
         return found
 
     async def migrate(self) -> int:
@@ -116,6 +127,8 @@ class SqliteDriver:
         if self._closed:
             return
         self._closed = True
+        for patience in self._patient:
+            patience.gone = "the store was closed during this query; open a new one, and ask again"
         if os.getpid() != self._pid:
             return
         if self._inline:

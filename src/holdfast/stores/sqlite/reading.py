@@ -1,21 +1,43 @@
-"""Queries of people's own. They read, and nothing else."""
+"""Queries of people's own. They read, and nothing else, and not for ever."""
 
 from typing import Any
 
 import apsw
 
-from holdfast.errors import InvalidInput, ReadOnly
+from holdfast.clock import SystemClock
+from holdfast.errors import InvalidInput, ReadOnly, StoreError
 from holdfast.stores.driver import Row
-from holdfast.stores.reading import check_reads
+from holdfast.stores.reading import MOST_ROWS, check_reads, check_rows, took_too_long
 
-__all__ = ["query"]
+__all__ = ["Patience", "query"]
+
+_STEPS = 10_000  # of SQLite's machine between two looks at the time; much less than a millisecond
+_TIMER = SystemClock()  # waiting is real, whatever clock judges the leases
 
 
-def query(conn: apsw.Connection, sql: str) -> tuple[list[str], list[Row]]:
+class Patience:
+    """How long somebody waits for an answer: so many seconds from its beginning, or until they
+    have gone, which another thread says."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.gone: str | None = None
+        self._over = 0
+
+    def begin(self) -> None:
+        self._over = _TIMER.boot() + round(self.seconds * 1_000_000)
+
+    def is_over(self) -> bool:
+        return self.gone is not None or _TIMER.boot() >= self._over
+
+    def error(self) -> StoreError:
+        return StoreError(self.gone) if self.gone else took_too_long(self.seconds)
+
+
+def query(conn: apsw.Connection, sql: str, patience: Patience) -> tuple[list[str], list[Row]]:
     """The columns and rows of one statement."""
     check_reads(sql)
-
-    columns: list[str] = []
+    cursor, columns = conn.cursor(), list[str]()
 
     def only_reads(cursor: apsw.Cursor, statement: str, _: Any) -> bool:
         if columns:
@@ -25,14 +47,27 @@ def query(conn: apsw.Connection, sql: str) -> tuple[list[str], list[Row]]:
         columns.extend(name for name, _ in cursor.get_description())
         return True
 
-    cursor = conn.cursor()
     cursor.exec_trace = only_reads
     conn.pragma("query_only", True)  # some functions write although their statement only reads
+    patience.begin()
+    conn.set_progress_handler(patience.is_over, _STEPS)
     try:
-        rows = cursor.execute(sql).fetchall()
+        rows = _rows(cursor, sql)
+    except apsw.InterruptError:
+        raise patience.error() from None
     except (apsw.SQLError, apsw.IncompleteExecutionError) as error:
         raise InvalidInput(f"SQLite refuses this query: {error}") from None
     finally:
+        conn.set_progress_handler(None)
         cursor.close(True)
         conn.pragma("query_only", False)
     return columns, rows
+
+
+def _rows(cursor: apsw.Cursor, sql: str) -> list[Row]:
+    rows: list[Row] = []
+    for row in cursor.execute(sql):
+        rows.append(row)
+        if len(rows) > MOST_ROWS:
+            check_rows(len(rows))
+    return rows

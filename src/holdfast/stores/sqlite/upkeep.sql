@@ -40,11 +40,12 @@ from json_each(:lanes) a
 cross join lane l on l.id = a.value
 where exists (select 1 from nudge n where n.pool = l.pool)
 
+-- First nudged, first let in: no key can hide another for long. A key may come more than once.
 -- name: nudge.keys
-select distinct n.pool, n.key
+select n.pool, n.key
 from nudge n
 where n.pool = :pool
-order by n.key
+order by n.rowid
 limit :batch
 
 -- name: key_gate.add

@@ -181,11 +181,13 @@ begin
       from asked a
       join holdfast.lane l on l.id = any (array[a.lane])
       where (a.due is null or a.due <= stamp) and a.lane <> 0 and a.key is not null
-      returning pool, key
+      returning pool, key, seq
     )
     insert into holdfast.nudge (pool, key, freed)
-    select distinct k.pool, k.key, 0
-    from keyed k;
+    select k.pool, k.key, 0
+    from keyed k
+    group by k.pool, k.key
+    order by min(k.seq);
   end if;
 
   if expires is not null then

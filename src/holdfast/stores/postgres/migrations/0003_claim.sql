@@ -127,11 +127,13 @@ begin
     select j.id, j.pool, j.lane, j.fence, j.np, j.tries, j.alone, j.child, j.key
     from judged j
     where j.ends_as is null and j.key is not null
-    returning pool, key
+    returning pool, key, seq
   )
   insert into holdfast.nudge (pool, key, freed)
-  select distinct k.pool, k.key, 0
-  from keyed k;
+  select k.pool, k.key, 0
+  from keyed k
+  group by k.pool, k.key
+  order by min(k.seq);
 end $$;
 
 
@@ -362,7 +364,7 @@ declare
   took int;
   locked int := 0;                         -- gated lanes cost a lock each: bounded per call
   shut int[] := '{}';                      -- gates that are full, or held by another claim
-  struck int[] := '{}';                    -- lanes whose heads another claim is taking
+  struck int[] := '{}';                    -- lanes that others hold all of, down to upto
   full_gates int[];
   pools int[];
   got record;
@@ -433,7 +435,6 @@ begin
         on l.id = any (array[p.lane])
           and not l.paused
           and (l.gates is null or not l.gates && shut)
-          and l.id <> all (struck)
     ), top as (
       select
         h.*,
@@ -558,10 +559,10 @@ begin
       end if;
 
       -- Lanes of several priorities: the best rows of all, each read no deeper than twice its share.
-      -- Where one has more, nothing below what was read of it may be taken. Also where much lies
-      -- before the heads: this starts at them, which costs a little where nothing does.
+      -- Where one has more, nothing below what was read of it may be taken. Rows are locked one by one
+      -- in their order, so that what another claim holds is passed by.
       picked := null;
-      if worst > best or memory ? 'at' then
+      if worst > best then
         depth := greatest(ceil(2.0 * room / (at - since + 1)), 16);
         with seen as materialized (
           select x.*, b.turn, b.share
@@ -578,25 +579,45 @@ begin
               from holdfast.ready q
               where q.lane = b.lane and (q.np, q.seq) >= (b.np, b.seq) and q.np <= upto
               order by q.np, q.seq
-              limit case when worst > best then depth else ceil(room * b.share) end
+              limit depth
             ) y
           ) x
         ), held as (
-          select q.ctid
-          from holdfast.ready q
-          where q.ctid = any (array(
+          select h.ctid
+          from (
             select s.ctid
             from seen s
             where s.np <= coalesce((select min(f.floor) from seen f), 32767)
             order by s.np, s.nth / s.share, s.turn, s.seq
-            limit room
-          ))
-          for update skip locked
+          ) s
+          cross join lateral (
+            select q.ctid
+            from holdfast.ready q
+            where q.ctid = s.ctid
+            for update skip locked
+          ) h
+          limit room
         )
         select
           coalesce((select array_agg(h.ctid) from held h), '{}'),
-          case when worst > best and (select min(f.floor) from seen f) is not null then 0 else wide end
+          case when (select min(f.floor) from seen f) is not null then 0 else wide end
         into picked, wide;
+      elsif memory ? 'at' then
+        -- Where much lies before the heads this starts at them, which costs a little where nothing does.
+        picked := array(
+          select x.ctid
+          from unnest(chosen[since:at], chosen_nps[since:at], chosen_seqs[since:at], shares[since:at])
+            as b (lane, np, seq, share)
+          cross join lateral (
+            select q.ctid
+            from holdfast.ready q
+            where q.lane = b.lane and (q.np, q.seq) >= (b.np, b.seq) and q.np <= upto
+            order by q.np, q.seq
+            limit ceil(room * b.share)
+            for update skip locked
+          ) x
+          limit room
+        );
       end if;
 
       stamp := holdfast.clock();
@@ -681,7 +702,9 @@ begin
 
       if took = 0 then                     -- a head was seen, but another claim is taking it
         contended := coalesce(contended, 0);
-        struck := struck || chosen[since:at];
+        if worst = best or wide > 0 then   -- all that these lanes have so far down is held
+          struck := struck || chosen[since:at];
+        end if;
       end if;
 
       want := want - took;
@@ -690,7 +713,7 @@ begin
     end loop;
 
     -- Short: go on from where the heads stand, with several priorities at once, as many whole ones
-    -- as these lanes have, no gate among them.
+    -- as these lanes have, no gate among them. Where others hold all so far down, go on below it.
     if want > 0 then
       wide := greatest(least(wide * 4, 256), 1);
       with head as materialized (
@@ -703,6 +726,7 @@ begin
           from holdfast.ready r
           where r.lane = u.lane
             and (r.np, r.seq) >= (coalesce(u.np, (-32768)::smallint), coalesce(u.seq, 0))
+            and (r.np > upto or u.lane <> all (struck))
           order by r.np, r.seq
           limit 1
         ) h
@@ -710,7 +734,6 @@ begin
           on l.id = any (array[u.lane])
             and not l.paused
             and (l.gates is null or not l.gates && shut)
-            and l.id <> all (struck)
       )
       select
         array_agg(d.lane), array_agg(d.turn), array_agg(d.np), array_agg(d.seq),
@@ -723,6 +746,7 @@ begin
       ) d;
       open_lanes := null;
       open_turns := null;
+      struck := '{}';
       if known_lanes is null then
         chosen := null;
       end if;
@@ -765,7 +789,7 @@ end $$;
 -- last place that it took: up to there nobody stands. A row may still come to stand there (of a slower
 -- transaction, or given back with its old place), so floors hold for one second after a whole look,
 -- and a claim that would come back short makes a whole look itself. A floor hides nothing of any other
--- priority, more urgent or less.
+-- priority, more urgent or less, and nothing that waits behind a key (see advance).
 
 create function holdfast.beyond(
   p_floors jsonb, p_lanes int[], p_turns int[], out lanes int[], out turns int[], out nps smallint[], out seqs bigint[]
@@ -834,13 +858,27 @@ as $$
 $$;
 
 
--- After a claim: up to the last that it took. Too many floors would cost more than they spare.
+-- After a claim: up to the last that it took. Too many floors would cost more than they spare. Not where
+-- keys are about: what waits behind a key, or was let in just now, keeps its place before what was taken.
 
 create function holdfast.advance(memory jsonb, lanes int[], nps smallint[], seqs bigint[])
 returns jsonb
 language sql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
-  select jsonb_set(memory, '{floors}', jsonb_agg(to_jsonb(f)))
+  with keyless as materialized (
+    select l.id
+    from (select distinct u.lane from unnest(lanes) as u (lane)) u
+    join holdfast.lane l on l.id = any (array[u.lane])
+    where not exists (select from holdfast.key_gate g where g.pool = l.pool)
+      and not exists (select from holdfast.blocked b where b.pool = l.pool)
+  )
+  select jsonb_set(memory, '{floors}', coalesce(jsonb_agg(to_jsonb(f)), '[]'))
   from (
     select m.lane, m.np, max(m.seq) as seq
     from (
@@ -849,6 +887,7 @@ as $$
       union all
       select t.lane, t.np, t.seq
       from unnest(lanes, nps, seqs) as t (lane, np, seq)
+      where t.lane in (select k.id from keyless k)
     ) m
     group by m.lane, m.np
     order by max(m.seq) desc

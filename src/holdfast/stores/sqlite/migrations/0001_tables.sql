@@ -181,6 +181,7 @@ create table nudge (
   key text not null,
   freed integer not null
 ) strict;
+create index nudge_order on nudge (pool);  -- and its rowid, which is the order of arrival
 create index nudge_key on nudge (pool, key);
 
 -- The end of a lease is judged by boot time, which nobody can set: every process is its own clock here.

@@ -12,7 +12,7 @@ _ONE_PASS = 1000  # tasks of one key; more come with the next nudge
 
 def admit(s: Session, lanes: list[int], batch: int) -> None:
     """Looks only at keys that were nudged: by an arrival, or by a settle that made room."""
-    for pool, key in _nudged(s, lanes, batch):
+    for pool, key in dict.fromkeys(_nudged(s, lanes, batch)):
         s.run("key_gate.add", pool=pool, key=key)
         s.run("key_gate.fold", pool=pool, key=key)
         s.run("nudge.folded", pool=pool, key=key)
@@ -29,8 +29,8 @@ def keys_left(s: Session, lanes: list[int]) -> bool:
 
 
 def _nudged(s: Session, lanes: list[int], batch: int) -> Rows:
-    """Keys of these lanes, an equal share of each pool: who serves one function does not wait for
-    all keys of another. What some pools do not need goes to those that have more."""
+    """Nudges of these lanes, an equal share of each pool: who serves one function does not wait
+    for all keys of another. What some pools do not need goes to those that have more."""
     pools = [pool for (pool,) in s.rows("nudge.pools", lanes=lanes)]
     share = ceil(batch / max(len(pools), 1))
     keys = s.each("nudge.keys", pool=pools, batch=share)

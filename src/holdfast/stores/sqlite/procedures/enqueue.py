@@ -137,7 +137,7 @@ def _block(s: Session, rows: list[Any], begun: dict[str, Any]) -> None:
         seq=[row[6] for row in rows],
         **begun,
     )
-    nudged = sorted(set(places))
+    nudged = list(dict.fromkeys(places))
     s.each("nudge.add", pool=[n[0] for n in nudged], key=[n[1] for n in nudged], freed=0)
 
 

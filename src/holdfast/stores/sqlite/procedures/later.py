@@ -56,7 +56,7 @@ def _queue_up(s: Session, rows: list[tuple[Any, ...]]) -> None:
         pool=[row[10] for row in keyed],
         key=[row[7] for row in keyed],
     )
-    nudged = sorted({(row[10], row[7]) for row in keyed})
+    nudged = list(dict.fromkeys((row[10], row[7]) for row in keyed))
     s.each("nudge.add", pool=[n[0] for n in nudged], key=[n[1] for n in nudged], freed=0)
 
 
