@@ -39,6 +39,6 @@ def serving(url: str) -> Serving:
 
 async def until(seen: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that happens elsewhere."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await seen():
             await asyncio.sleep(0.01)

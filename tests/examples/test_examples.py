@@ -34,7 +34,7 @@ async def test_production_worker(postgres_current, fresh_database, valkey, monke
     worker = asyncio.create_task(production.run_production_worker())
     async with Holdfast() as app:
         task = await app.dispatch(production.charge, 7)
-        assert await task.result(timeout=30) == "order 7 is paid"
+        assert await task.result(timeout=60) == "order 7 is paid"
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
 
@@ -105,7 +105,7 @@ async def test_kubernetes_worker(on_store: str, start: Start):
         worker.send_signal(signal.SIGTERM)
         assert await ended(worker) == "pod-1 is stopped\n"
         assert worker.returncode == 0
-        assert await task.result(timeout=10) == "finished"
+        assert await task.result(timeout=60) == "finished"
 
 
 async def test_workers_of_one_script(on_store: str, start: Start):
@@ -117,7 +117,7 @@ async def test_workers_of_one_script(on_store: str, start: Start):
         await eventually(lambda: is_ready(app, 2), 60)
         greet = example("worker").greet
         tasks = await app.dispatch_many([greet.call("Ada") for _ in range(6)])
-        said = {await task.result(timeout=30) for task in tasks}
+        said = {await task.result(timeout=60) for task in tasks}
     assert said == {f"Hello Ada, from {name}" for name in names}
     for worker in workers:
         worker.terminate()

@@ -42,7 +42,7 @@ async def test_a_call_that_never_ends_holds_up_nobody_and_is_counted():
 
     @durable
     def never() -> None:
-        go.wait(20)
+        go.wait(60)
 
     @durable
     def quick() -> int:
@@ -72,7 +72,7 @@ async def test_a_stranded_call_can_report_nothing_more():
     def late() -> None:
         here = current()
         loop.call_soon_threadsafe(begun.set)
-        go.wait(20)
+        go.wait(60)
         try:
             here.progress(50)
         except LeaseLost as error:

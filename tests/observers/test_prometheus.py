@@ -57,7 +57,7 @@ async def test_a_worker_is_seen_by_the_names_of_the_seeds_and_ours(tmp_path: Pat
         )
         tasks = await app.dispatch_many([send.call(n) for n in range(3)])
         with pytest.raises(TaskFailed):
-            await tasks[0].result(timeout=10)
+            await tasks[0].result(timeout=60)
 
         async def two_held() -> bool:
             return scraped(observer)["active_leases_total{worker_id=w1}"] == 2
@@ -66,7 +66,7 @@ async def test_a_worker_is_seen_by_the_names_of_the_seeds_and_ours(tmp_path: Pat
         seen = scraped(observer)
         go.set()
         for task in tasks[1:]:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
 
         async def settled() -> bool:
             seen = scraped(observer)

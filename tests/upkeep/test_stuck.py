@@ -117,9 +117,9 @@ async def test_a_worker_recovers_a_stuck_task_and_its_function_is_stopped(tmp_pa
             app.serve(lifecycle=lifecycle, lease_duration=2, stuck_after=0.3, on_stuck="recover")
         )
         task = await app.dispatch(hang)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await stopped.wait()
-        assert await task.result(timeout=20) == 2
+        assert await task.result(timeout=60) == 2
         assert [(told.task, told.worker) for told in ears.heard] == [(task.id, "w")]
         await eventually(lambda: _counted(app))
         lifecycle.request_drain()
