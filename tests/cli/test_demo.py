@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from holdfast.cli.demo.summary import Findings
-from tests.cli.shell import Shell, shell_in, until
+from tests.cli.shell import Running, Shell, shell_in, until
 
 Shown = tuple[int, str]
 
@@ -105,6 +106,10 @@ def test_a_promise_that_was_not_seen_is_told_as_broken(fault):
     assert [kept for _, kept in msgspec.structs.replace(GOOD, **fault).promises()].count(False) == 1
 
 
+def wrote(worker: Running, text: str) -> bool:
+    return text in worker.said
+
+
 def test_by_hand_a_worker_that_was_killed_goes_on_where_it_was(shell: Shell):
     finished = True
     while finished:  # where the job was quicker than we could look, another one
@@ -112,7 +117,7 @@ def test_by_hand_a_worker_that_was_killed_goes_on_where_it_was(shell: Shell):
         first.line("is ready")
         done = shell.run("demo", "create-jobs", "1", "--seconds", "2")
         assert "holdfast demo worker" in done.stderr
-        until(lambda one=first: "page 3 of 10" in one.said, "the job is under way")
+        until(partial(wrote, first, "page 3 of 10"), "the job is under way")
         first.send(signal.SIGKILL)
         first.process.wait()
         finished = "job 1 is done" in first.said
