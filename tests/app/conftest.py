@@ -30,7 +30,7 @@ def serving(url: str) -> Serving:
 
     @asynccontextmanager
     async def serve(**options: Any) -> AsyncIterator[Holdfast]:
-        options = {"lease_duration": "5s", "poll_interval": 0.02, "drain_timeout": "2s", **options}
+        options = {"lease_duration": "1m", "poll_interval": 0.02, "drain_timeout": "2s", **options}
         async with Holdfast.bootstrap(url, serve=True, **options) as app:
             yield app
 
