@@ -24,7 +24,6 @@ from tests.storm.ledger import assert_all_over, finished, peek
 from tests.storm.processes import open_store
 
 WORKERS = 4
-pytestmark = pytest.mark.timeout(400)
 REPOSITORY = Path(__file__).parents[2]
 
 

@@ -174,7 +174,7 @@ async def fill(place: str, limit: int, tasks: int) -> None:
     await store.close()
 
 
-def storm(place: str, limit: int, tasks: int, *, tidy: bool = False, within: float = 100) -> Any:
+def storm(place: str, limit: int, tasks: int, *, tidy: bool = False, within: float = 300) -> Any:
     asyncio.run(fill(place, limit, tasks))
     outside = Outside(limit)
     each: list[tuple[Any, ...]] = [
