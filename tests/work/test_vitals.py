@@ -119,7 +119,8 @@ async def test_a_worker_whose_slots_are_full_is_not_called_deaf(tmp_path):
         await eventually(lambda: registered(app, "ready"))
         began, states = time.monotonic(), set()
         while time.monotonic() - began < 0.8:
-            states.add(app.worker_status_overview()["workers"][0]["status"])
+            (worker,) = await (await app.home.client()).store.workers()
+            states.add(worker.status)
             await asyncio.sleep(0.02)
         assert "ready" in states
         assert states <= {"ready", "blocked"}  # blocked: where the machine stood still
