@@ -53,7 +53,7 @@ async def flip(coin: str) -> str:
 
 async def main() -> str:
     async with Holdfast(metrics=PrometheusMetrics()) as app:
-        worker = asyncio.create_task(app.serve(lease_duration="3s", heartbeat_interval="0.1s"))
+        worker = asyncio.create_task(app.serve(lease_duration="1m", heartbeat_interval="0.1s"))
         for coin in ("heads", "tails"):
             await app.wait_for(await app.dispatch(flip, coin), timeout=30)
         worker.cancel()

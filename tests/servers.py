@@ -26,8 +26,8 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import psycopg
 import redis
 
-STARTS_WITHIN = 30.0
-STOPS_WITHIN = 20.0
+STARTS_WITHIN = 90.0
+STOPS_WITHIN = 60.0
 POSTGRES_SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -369,7 +369,7 @@ class Valkey(Server):
         ]
 
     def identity(self) -> str:
-        with redis.Redis.from_url(self.url, socket_timeout=5, decode_responses=True) as client:
+        with redis.Redis.from_url(self.url, socket_timeout=30, decode_responses=True) as client:
             return str(client.config_get("dir")["dir"])
 
 
@@ -400,7 +400,7 @@ def with_database(url: str, name: str) -> str:
 def ask(url: str, sql: str) -> list[tuple[Any, ...]]:
     """One statement on a connection of its own, outside of a transaction."""
     with (
-        psycopg.connect(url, autocommit=True, connect_timeout=5) as connection,
+        psycopg.connect(url, autocommit=True, connect_timeout=30) as connection,
         psycopg.ClientCursor(connection) as cursor,
     ):
         cursor.execute(sql.encode())

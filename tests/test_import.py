@@ -8,22 +8,29 @@ import pytest
 HEAVY = {"asyncpg", "confluent_kafka", "fastapi", "opentelemetry", "redis", "rich", "uvicorn"}
 PROBE = """
 import sys
-import time
-before = time.perf_counter()
 import {module}
-print(time.perf_counter() - before, *sys.modules)
+print(*sys.modules)
+"""
+COSTS = """
+import time
+before = time.process_time()
+import asyncio, dataclasses, inspect, json, logging, ssl, uuid
+between = time.process_time()
+import holdfast; holdfast.Holdfast, holdfast.durable
+print((time.process_time() - between) / (between - before))
 """
 
 
-def probe(module: str) -> tuple[float, set[str]]:
-    """Seconds, and what is loaded afterwards, in a fresh interpreter."""
-    seconds, *modules = subprocess.run(
-        [sys.executable, "-c", PROBE.format(module=module)],
-        check=True,
-        capture_output=True,
-        text=True,
+def said(program: str) -> list[str]:
+    """By a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout.split()
-    return float(seconds), set(modules)
+
+
+def loaded(module: str) -> set[str]:
+    """All that comes along."""
+    return set(said(PROBE.format(module=module)))
 
 
 def test_all_public_names_are_found_and_only_they():
@@ -35,16 +42,17 @@ def test_all_public_names_are_found_and_only_they():
         holdfast.nothing  # noqa: B018
 
 
-def test_importing_holdfast_is_quick_and_brings_nothing_heavy():
-    runs = [probe("holdfast; holdfast.Holdfast, holdfast.durable") for _ in range(5)]
-    assert all(HEAVY.isdisjoint(modules) for _, modules in runs)
-    # 0.15 s is promised; the best of five on a busy machine may take a few times as long.
-    assert min(seconds for seconds, _ in runs) < 0.6
+def test_importing_holdfast_brings_nothing_heavy():
+    assert HEAVY.isdisjoint(loaded("holdfast; holdfast.Holdfast, holdfast.durable"))
+
+
+def test_importing_holdfast_is_quicker_than_importing_what_it_needs_of_the_library():
+    """0.15 s is promised for both; on this machine, now, they may take a few times as long."""
+    assert min(float(*said(COSTS)) for _ in range(5)) < 1.0  # about a half
 
 
 @pytest.mark.parametrize(
     "module", ["holdfast.store", "holdfast.tasks.lifecycle", "holdfast.errors"]
 )
 def test_the_model_and_the_promises_bring_no_driver(module):
-    _, modules = probe(module)
-    assert modules.isdisjoint(HEAVY | {"apsw", "asyncio", "sqlite3"})
+    assert loaded(module).isdisjoint(HEAVY | {"apsw", "asyncio", "sqlite3"})

@@ -329,7 +329,7 @@ def program(*args: str, cwd: Path, stdin: str | None = None) -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert ended.stderr == ""
     return ended.stdout

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], seconds: float = 20) -> T:
+async def eventually(ask: Callable[[], Awaitable[T]], seconds: float = 60) -> T:
     """The first answer that is true of `ask`, asked again and again."""
     async with asyncio.timeout(seconds):
         while True:

@@ -30,7 +30,7 @@ def serving(url: str) -> Serving:
 
     @asynccontextmanager
     async def serve(**options: Any) -> AsyncIterator[Holdfast]:
-        options = {"lease_duration": "5s", "poll_interval": 0.02, "drain_timeout": "2s", **options}
+        options = {"lease_duration": "1m", "poll_interval": 0.02, "drain_timeout": "2s", **options}
         async with Holdfast.bootstrap(url, serve=True, **options) as app:
             yield app
 
@@ -39,6 +39,6 @@ def serving(url: str) -> Serving:
 
 async def until(seen: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that happens elsewhere."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await seen():
             await asyncio.sleep(0.01)

@@ -11,7 +11,7 @@ from holdfast import durable
 async def meet(place: str, name: str, others: int) -> int:
     """The process that it ran in, once so many have come."""
     (Path(place) / name).touch()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(os.listdir(place)) < others:
             await asyncio.sleep(0.02)
     return os.getpid()

@@ -52,7 +52,7 @@ async def is_running(task):
 async def test_a_task_is_dispatched_run_and_awaited(serving):
     async with serving() as app:
         task = await app.dispatch(add, 1, b=2)
-        assert await task.result(timeout=10) == 3
+        assert await task.result(timeout=60) == 3
         state = await task.state()
         assert (state.status, state.try_count, state.type) == ("done", 1, "tests.app.test_app:add")
 
@@ -60,7 +60,7 @@ async def test_a_task_is_dispatched_run_and_awaited(serving):
 async def test_sync_functions_and_options(serving):
     async with serving() as app:
         task = await app.dispatch(double.options(queue="vip", priority=9, tags=["y"]), 21)
-        assert await task.result(timeout=10) == 42
+        assert await task.result(timeout=60) == 42
         state = await task.state()
         assert (state.queue, state.priority, state.tags) == ("vip", 9, ("y",))
 
@@ -68,13 +68,13 @@ async def test_sync_functions_and_options(serving):
 async def test_many_go_in_one_call_and_keep_their_order(serving):
     async with serving(max_concurrency=50) as app:
         tasks = await app.dispatch_many([add.call(i) for i in range(300)])
-        assert [await task.result(timeout=20) for task in tasks] == list(range(1, 301))
+        assert [await task.result(timeout=60) for task in tasks] == list(range(1, 301))
 
 
 async def test_code_that_does_not_await_dispatches_too(serving):
     async with serving() as app:
         task = await asyncio.to_thread(app.dispatch_sync, add, 4)
-        ending = await asyncio.to_thread(app.run_sync, task.result(timeout=10))
+        ending = await asyncio.to_thread(app.run_sync, task.result(timeout=60))
         assert ending == 5
 
 
@@ -82,7 +82,7 @@ async def test_a_failure_comes_as_data(serving):
     async with serving() as app:
         task = await app.dispatch(fail, "no such thing")
         with pytest.raises(TaskFailed, match="no such thing") as caught:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
         assert caught.value.type == "ValueError"
         assert "in fail" in (caught.value.traceback or "")
 
@@ -91,11 +91,11 @@ async def test_dead_letters_are_listed_replayed_and_discarded(serving):
     async with serving() as app:
         task = await app.dispatch(fail, "once")
         with pytest.raises(TaskFailed):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
         assert [letter.id for letter in await app.list_dead_letters()] == [task.id]
         assert await app.replay_dead_letter(task)
         with pytest.raises(TaskFailed):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
         assert await app.discard_dead_letter(task.id)
         assert await app.list_dead_letters() == []
         with pytest.raises(UnknownTask):
@@ -107,7 +107,7 @@ async def test_a_task_that_has_not_started_never_starts_once_cancelled(serving):
         task = await app.dispatch(add.options(delay="1h"), 1)
         assert await task.cancel() == "cancelled"
         with pytest.raises(TaskCancelled):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
 
 
 async def test_a_running_task_is_told_to_cancel_long_before_the_next_heartbeat(serving):
@@ -116,7 +116,7 @@ async def test_a_running_task_is_told_to_cancel_long_before_the_next_heartbeat(s
         await until(lambda: is_running(task))
         assert await app.cancel(task) == "requested"
         with pytest.raises(TaskCancelled):
-            await task.result(timeout=5)
+            await task.result(timeout=60)
 
 
 async def test_queues_are_paused_counted_and_resumed(serving):
@@ -126,7 +126,7 @@ async def test_queues_are_paused_counted_and_resumed(serving):
         assert await app.queue_depth("sync") == await app.queue_depth() == 1
         assert "is paused" in str((await app.explain(task))[0])
         await app.resume_queue("sync")
-        assert await task.result(timeout=10) == 2
+        assert await task.result(timeout=60) == 2
         assert await app.queue_depth() == 0
 
 
@@ -145,7 +145,7 @@ async def test_bad_calls_fail_in_the_caller_and_change_nothing(serving):
 async def test_an_id_that_nobody_knows_is_not_awaited_for_ever(serving):
     async with serving() as app:
         with pytest.raises(UnknownTask):
-            await app.wait_for("00000000-0000-7000-8000-000000000000", timeout=10)
+            await app.wait_for("00000000-0000-7000-8000-000000000000", timeout=60)
 
 
 async def test_waiting_has_an_end(serving):
@@ -163,7 +163,7 @@ async def test_progress_is_for_the_attempt_itself(serving):
             await app.update_progress(current().task_id, 50, name)
 
         task = await app.dispatch(report, "half way")
-        await task.result(timeout=10)
+        await task.result(timeout=60)
         with pytest.raises(LeaseLost):
             await app.update_progress(task.id, 60)
 
@@ -283,7 +283,7 @@ async def test_a_worker_that_stopped_hears_no_more_hints(tmp_path):
 
 async def test_memory_lives_as_long_as_its_app():
     async with Holdfast.bootstrap("sqlite://:memory:", serve=True) as app:
-        assert await (await app.dispatch(add, 1)).result(timeout=10) == 2
+        assert await (await app.dispatch(add, 1)).result(timeout=60) == 2
 
 
 async def test_errors_that_another_try_cannot_mend_fail_at_once(serving):
@@ -294,7 +294,7 @@ async def test_errors_that_another_try_cannot_mend_fail_at_once(serving):
     async with serving() as app:
         task = await app.dispatch(hopeless)
         with pytest.raises(TaskFailed, match="give up"):
-            await task.result(timeout=timedelta(seconds=10))
+            await task.result(timeout=timedelta(seconds=60))
         assert (await task.state()).try_count == 1
 
 
@@ -312,7 +312,7 @@ async def test_a_function_that_cancels_itself_spends_its_tries(serving):
             await asyncio.sleep(0)
 
         with pytest.raises(TaskFailed, match="Cancelled"):
-            await (await app.dispatch(quits)).result(timeout=10)
+            await (await app.dispatch(quits)).result(timeout=60)
         assert runs == 2
 
 
@@ -328,7 +328,7 @@ async def test_what_a_function_leaves_in_its_context_reaches_no_other(serving):
             return seen
 
         tasks = await app.dispatch_many([leaves.call("acme") for _ in range(60)])
-        assert {await task.result(timeout=20) for task in tasks} == {""}
+        assert {await task.result(timeout=60) for task in tasks} == {""}
 
 
 async def test_closing_an_app_drains_its_workers(url):
@@ -339,7 +339,7 @@ async def test_closing_an_app_drains_its_workers(url):
     await lifecycle.wait_until_ready()
     await app.close()
     assert lifecycle.state == "stopped"
-    await asyncio.wait_for(working, 5)
+    await asyncio.wait_for(working, 60)
 
 
 async def test_settings_that_cannot_be_do_not_keep_anybody_waiting(url):
@@ -347,7 +347,7 @@ async def test_settings_that_cannot_be_do_not_keep_anybody_waiting(url):
     lifecycle = app.create_worker_lifecycle()
     with pytest.raises(InvalidInput):
         await app.serve(lifecycle=lifecycle, lease_duration="1ms")
-    await asyncio.wait_for(lifecycle.wait_until_ready(), 5)
+    await asyncio.wait_for(lifecycle.wait_until_ready(), 60)
     assert lifecycle.state == "stopped"
 
 

@@ -35,7 +35,7 @@ async def test_suspects_run_side_by_side_each_in_a_process_of_its_own(url, tmp_p
         working = asyncio.create_task(
             app.serve(lifecycle=lifecycle, spawn_suspects=True, poll_interval=0.02)
         )
-        processes = [await task.result(timeout=30) for task in tasks]
+        processes = [await task.result(timeout=60) for task in tasks]
         assert len({*processes, os.getpid()}) == 4
         assert [(await task.state()).try_count for task in tasks] == [1, 1, 1]
         lifecycle.request_drain()
@@ -59,7 +59,7 @@ async def test_suspects_run_one_after_the_other_where_processes_would_not_do(url
         await lose_together(app)
         lifecycle = app.create_worker_lifecycle()
         working = asyncio.create_task(app.serve(lifecycle=lifecycle, poll_interval=0.02))
-        assert {await task.result(timeout=30) for task in tasks} == {os.getpid()}
+        assert {await task.result(timeout=60) for task in tasks} == {os.getpid()}
         assert most == 1
         lifecycle.request_drain()
         await working

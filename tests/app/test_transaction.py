@@ -57,7 +57,7 @@ def serve():
 async def test_both_are_committed_together(shop):
     async with serve() as app:
         task = await app.dispatch(order, 1)
-        assert await task.result(timeout=10) == 1
+        assert await task.result(timeout=60) == 1
         assert await rows(shop) == [1]
         assert [attempt.ended for attempt in await attempts(app, task)] == ["done"]
 
@@ -67,7 +67,7 @@ async def test_an_error_rolls_the_rows_back(shop, where):
     async with serve() as app:
         task = await app.dispatch(order, 1, where)
         with pytest.raises(TaskFailed, match=where):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
         assert await rows(shop) == []
 
 
@@ -83,14 +83,14 @@ async def test_a_task_has_one_transaction(shop):
     async with serve() as app:
         task = await app.dispatch(twice.options(max_tries=1))
         with pytest.raises(TaskFailed, match="one transaction"):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
 
 
 async def test_sqlite_says_that_it_cannot(tmp_path):
     async with Holdfast.bootstrap(f"sqlite:///{tmp_path}/a.db", serve=True) as app:
         task = await app.dispatch(order.options(max_tries=1), 1)
         with pytest.raises(TaskFailed, match="needs PostgreSQL"):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
 
 
 async def attempts(app, task):
@@ -113,5 +113,5 @@ async def test_a_transaction_that_cannot_be_committed_is_a_failure_like_others(s
     async with serve() as app:
         task = await app.dispatch(swallows.options(max_tries=1))
         with pytest.raises(TaskFailed, match="transaction"):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
         assert (await task.state()).status == "failed"

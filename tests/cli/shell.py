@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 SRC = Path(__file__).parents[2] / "src"
-WITHIN = 20.0
+WITHIN = 60.0
 
 
 def until(reached: Callable[[], bool], what: str) -> None:
@@ -97,7 +97,7 @@ class Shell:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=100,
         )
 
     def fails(self, code: int, *args: str, **environ: str) -> str:

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from holdfast.cli.demo.summary import Findings
-from tests.cli.shell import Shell, shell_in, until
+from tests.cli.shell import Running, Shell, shell_in, until
 
 Shown = tuple[int, str]
 
@@ -67,7 +68,9 @@ def test_the_demo_in_a_pipe_tells_line_by_line_of_a_crash_that_was_recovered(sho
     assert re.search(r"kill -9 worker-1, with [23] jobs in its hands", text)
     assert re.search(r"job +\d+ runs on worker-[23]: taken over from worker-1, at \d+ %", text)
     assert "wakes up and writes its result: refused" in text
-    assert re.search(r"tasks done, each once +│ 15 ", text)
+    counts = [re.search(rf"{what} +│ (\d+) ", text) for what in ("accepted", "done, each once")]
+    accepted, done = (int(found[1]) if found else 0 for found in counts)
+    assert done == accepted >= 15
     assert text.count("\nkept ") == 4
     assert text.endswith("nothing was lost, nothing ended twice\n")
 
@@ -103,16 +106,24 @@ def test_a_promise_that_was_not_seen_is_told_as_broken(fault):
     assert [kept for _, kept in msgspec.structs.replace(GOOD, **fault).promises()].count(False) == 1
 
 
+def wrote(worker: Running, text: str) -> bool:
+    return text in worker.said
+
+
 def test_by_hand_a_worker_that_was_killed_goes_on_where_it_was(shell: Shell):
-    first = shell.start("demo", "worker", "--lease", "1s")
-    first.line("is ready")
-    done = shell.run("demo", "create-jobs", "1", "--seconds", "2")
-    assert "holdfast demo worker" in done.stderr
-    until(lambda: "page 3 of 10" in first.said, "the job is under way")
-    first.send(signal.SIGKILL)
+    finished = True
+    while finished:  # where the job was quicker than we could look, another one
+        first = shell.start("demo", "worker", "--lease", "1s")
+        first.line("is ready")
+        done = shell.run("demo", "create-jobs", "1", "--seconds", "2")
+        assert "holdfast demo worker" in done.stderr
+        until(partial(wrote, first, "page 3 of 10"), "the job is under way")
+        first.send(signal.SIGKILL)
+        first.process.wait()
+        finished = "job 1 is done" in first.said
     second = shell.start("demo", "worker", "--lease", "1s")
     until(lambda: "job 1 is done" in second.said, "the job is done")
-    assert re.search(r"job 1 goes on at [3-9]0 %", second.said)
+    assert re.search(r"job 1 goes on at ([3-9]|10)0 %", second.said)
     assert "page 1 of 10" not in second.said
     second.send(signal.SIGINT)
     assert second.end() == 0

@@ -78,7 +78,7 @@ def test_an_idle_worker_hears_of_a_task_long_before_it_would_look(
     worker = shell.worker("--poll-min", "5m", "--poll-max", "5m", *url)
     if url:
         shell.environ["REDIS_URL"] = url[1]
-    assert shell.says("enqueue", "add", "1", "--app", "shop", "--wait", "--timeout", "20s") == "1"
+    assert shell.says("enqueue", "add", "1", "--app", "shop", "--wait", "--timeout", "60s") == "1"
     worker.send(signal.SIGTERM)
     assert worker.end() == 0
 

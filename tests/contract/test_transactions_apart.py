@@ -36,7 +36,7 @@ async def test_a_transaction_that_failed_does_not_pretend_to_commit(store, keepe
 async def test_open_transactions_keep_nobody_waiting(store, keeper):
     """More of them than the store has connections for its own calls."""
     id = await put_one(store)
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         opened, go_on = asyncio.Semaphore(0), asyncio.Event()
 
         async def handler() -> None:

@@ -46,7 +46,7 @@ async def test_every_example_runs(url, tmp_path, monkeypatch):
                 "app": app, "asyncio": asyncio, "logging": logging, "timedelta": timedelta,
             }  # fmt: skip
             running = asyncio.create_task(run(example, names))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not running.done() and not app.worker_status_overview()["ready"]:
                     await asyncio.sleep(0.01)
             if "wait_until_stopped" in example or "worker.stop()" in example:

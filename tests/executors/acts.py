@@ -11,7 +11,7 @@ from holdfast.ids import new_grant, new_id
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Claimed, Lease
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class MemoryKeeper:

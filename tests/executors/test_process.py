@@ -376,5 +376,5 @@ def start(*args: object, cwd: Path | None = None) -> "subprocess.Popen[str]":
 
 def run(*args: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
     with start(*args, cwd=cwd) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)

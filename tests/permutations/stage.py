@@ -19,7 +19,7 @@ from holdfast.stores.driver import Row
 from holdfast.stores.postgres.driver import PostgresDriver
 from holdfast.stores.sql import SqlStore
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 ONE_STEP = {"intern_lanes", "lapsed", "refuse", "settled"}
 _BLOCKED = "select cardinality(pg_blocking_pids($1)) > 0"
 

@@ -177,7 +177,7 @@ async def test_hints_arrive_with_the_commit_and_not_before(store, url, library):
         await put_one(store)  # a round trip of another connection: nothing has come
         assert heard.empty()
         await theirs.commit()
-        assert await asyncio.wait_for(heard.get(), 10) == "work:b\nwork:a"
+        assert await asyncio.wait_for(heard.get(), 60) == "work:b\nwork:a"
 
 
 async def test_a_cut_connection_is_told_in_plain_words(store, url, conn, library):
@@ -397,6 +397,6 @@ async def _listening(url: str, name: str) -> AsyncIterator["asyncio.Queue[str]"]
 
 
 async def _somebody_waits(conn: asyncpg.Connection) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await conn.fetchval("select count(*) from pg_locks where not granted"):
             pass

@@ -56,7 +56,7 @@ async def test_recovery_passes_by_a_lease_that_somebody_holds_just_now(store, co
     await until(conn, "select count(*) = 3 from holdfast.stale_leases")
     async with conn.transaction():
         await conn.execute("select from holdfast.lease where id = $1 for update", held)
-        recovered = await asyncio.wait_for(store.recover(), 5)
+        recovered = await asyncio.wait_for(store.recover(), 60)
         assert {r.lease.task for r in recovered} == {t.lease.task for t in answer.tasks[1:]}
     assert [r.lease.task for r in await store.recover()] == [held]
 

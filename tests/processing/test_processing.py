@@ -174,7 +174,7 @@ async def test_a_zombie_cannot_release_what_was_recovered(tmp_path):
     worker = Worker(f"sqlite:///{tmp_path}/holdfast.db", act)
     async with started(worker):
         await worker.create(job_id="a")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await refused.wait()
         await until(worker.app, ("a", "done", 2, "its worker stopped renewing the lease", 0))
 
@@ -249,7 +249,7 @@ async def test_a_start_takes_back_what_a_dead_worker_held(tmp_path):
     await eventually(lambda: store.leases(lapsed=True))
     async with started(worker):
         assert [lease for lease in await store.leases() if lease.worker == 1] == []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stopped.wait()
     await dead.close()
 

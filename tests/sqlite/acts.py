@@ -1,9 +1,9 @@
 """What these tests do, said shortly."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import apsw
@@ -11,7 +11,7 @@ import apsw
 from holdfast.stores.sqlite.driver import SqliteDriver
 from holdfast.stores.sqlite.session import Session
 
-__all__ = ["Failing", "busy", "heard", "peek", "spent"]
+__all__ = ["Failing", "busy", "heard", "peek"]
 
 
 async def peek(driver: SqliteDriver, sql: str) -> list[tuple[Any, ...]]:
@@ -19,17 +19,22 @@ async def peek(driver: SqliteDriver, sql: str) -> list[tuple[Any, ...]]:
         return await conn.execute(sql)
 
 
-async def busy(driver: SqliteDriver, seconds: float) -> asyncio.Task[Any]:
-    """The writer is at something for a while."""
-    task = asyncio.create_task(driver._ask(lambda _: time.sleep(seconds), writes=True))
-    await asyncio.sleep(0.05)
-    return task
+@asynccontextmanager
+async def busy(driver: SqliteDriver, *, writes: bool) -> AsyncIterator[None]:
+    """The writer, or the reader, is at something all the while."""
+    begun, go = threading.Event(), threading.Event()
 
+    def work(_: object) -> None:
+        begun.set()
+        go.wait(60)
 
-async def spent(work: Awaitable[Any]) -> float:
-    start = time.perf_counter()
-    await work
-    return time.perf_counter() - start
+    task = asyncio.create_task(driver._ask(work, writes=writes))
+    await asyncio.to_thread(begun.wait, 60)
+    try:
+        yield
+    finally:
+        go.set()
+        await task
 
 
 class Failing:

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture
 async def driver(path: Path, clock: ManualClock) -> AsyncIterator[SqliteDriver]:
-    driver = SqliteDriver(path, clock=clock, synchronous="normal", timeout=5.0)
+    driver = SqliteDriver(path, clock=clock, synchronous="normal", timeout=30.0)
     await driver.migrate()
     yield driver
     await driver.close()

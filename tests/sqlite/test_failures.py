@@ -1,5 +1,7 @@
 """A disk that fails: the store says so in its own words, and goes on when it is back."""
 
+from contextlib import suppress
+
 import apsw
 import pytest
 
@@ -20,7 +22,7 @@ async def test_a_rollback_that_fails_frees_the_way_for_all(store, driver, path):
     with pytest.raises(StoreError, match="check the disk") as raised:
         await put_one(store)
     assert not isinstance(raised.value, apsw.Error)
-    other = SqliteDriver(path, timeout=1.0)
+    other = SqliteDriver(path, timeout=30.0)
     await put_one(SqlStore(other))
     await put_one(store)
     assert await peek(driver, "select count(*) from task") == [(3,)]
@@ -38,7 +40,7 @@ async def test_a_caller_whose_rollback_fails_hears_its_own_error(store, driver, 
 
     with pytest.raises(ZeroDivisionError):
         await fail()
-    other = SqliteDriver(path, timeout=1.0)
+    other = SqliteDriver(path, timeout=30.0)
     await put_one(SqlStore(other))
     await put_one(store)
     assert await peek(driver, "select count(*) from task") == [(3,)]
@@ -51,7 +53,8 @@ async def test_a_transaction_that_is_too_long_and_cannot_be_rolled_back_stops_no
 
     async def stay() -> None:
         async with driver.transaction(at_most=0.1) as conn:
-            await store.enqueue([draft()], conn=conn)
+            with suppress(StoreError):  # where the machine is so slow that it is too late already
+                await store.enqueue([draft()], conn=conn)
             await put_one(store)
             await conn.execute("select 1")
 

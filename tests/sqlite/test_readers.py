@@ -1,7 +1,7 @@
 """People's questions may take long; no worker waits for them, and their counts are bounded."""
 
 import asyncio
-import time
+import threading
 
 import pytest
 
@@ -10,7 +10,6 @@ from holdfast.stores.sql import SqlStore
 from holdfast.stores.sqlite.driver import SqliteDriver
 from holdfast.stores.sqlite.verbs import VERBS, Verb
 from tests.contract.acts import FAILED, MINUTE, claim, draft, finish, put, put_one, waiting
-from tests.sqlite.acts import spent
 
 WORKERS = {
     "recover": lambda s: s.recover(),
@@ -25,16 +24,22 @@ WORKERS = {
 async def test_a_worker_does_not_wait_for_a_page(store, monkeypatch, ask):
     await put_one(store)
 
+    begun, go = threading.Event(), threading.Event()
+
     def slow(s, *, cap):
-        time.sleep(1.5)
+        begun.set()
+        go.wait(60)
         return []
 
     verb = Verb(run=slow, parameters=frozenset({"cap"}), writes=False, page=True)
     monkeypatch.setitem(VERBS, "queue_loads", verb)
     page = asyncio.create_task(store.queue_loads())
-    await asyncio.sleep(0.1)
-    assert await spent(ask(store)) < 1.0
-    assert not page.done()
+    await asyncio.to_thread(begun.wait, 60)
+    try:
+        async with asyncio.timeout(30):
+            await ask(store)
+    finally:
+        go.set()
     await page
 
 

@@ -7,6 +7,15 @@ import pytest
 
 from tests.servers import AnyPostgres
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Many processes take their time on a machine that has few of them to spare."""
+    for item in items:
+        if item.path.parent == HERE and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(400))
+
 
 @pytest.fixture
 def postgres_place(

@@ -32,6 +32,7 @@ class Hired(msgspec.Struct, frozen=True, kw_only=True):
     lease: float
     slots: int = 8
     recovery: float | None = None
+    heartbeat: float | None = None
     drain: float = 5.0
     wrong_by: float = 0.0  # seconds that its clocks go ahead
     redis: str | None = None
@@ -140,6 +141,7 @@ async def _serve(hired: Hired) -> None:
             max_concurrency=hired.slots,
             lease_duration=hired.lease,
             recovery_interval=hired.recovery,
+            heartbeat_interval=hired.heartbeat,
             poll_interval=0.05,
             poll_interval_max=0.5,
             drain_timeout=hired.drain,

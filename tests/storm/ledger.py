@@ -25,7 +25,7 @@ def peek(place: str, sql: str) -> list[tuple[Any, ...]]:
     import apsw
 
     connection = apsw.Connection(place, flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(5000)
+    connection.set_busy_timeout(60_000)
     try:
         return list(connection.execute(sql.replace("{s}", "")))
     finally:

@@ -49,10 +49,10 @@ def race(work: Callable[..., Any], each: Sequence[tuple[Any, ...]], *, within: f
         return _collect(answers, len(each), time.monotonic() + within)
     finally:
         for child in children:
-            child.join(5)
+            child.join(20)
             if child.is_alive():
                 child.kill()
-                child.join(5)
+                child.join(20)
             child.close()
         answers.close()
 
@@ -72,7 +72,7 @@ def _collect(answers: Any, count: int, deadline: float) -> list[Any]:
 
 def _child(work: Callable[..., Any], args: tuple[Any, ...], start: Any, answers: Any) -> None:
     try:
-        start.wait(60)
+        start.wait(100)
         answers.put((asyncio.run(work(*args)), None))
     except BaseException:
         answers.put((None, traceback.format_exc()))

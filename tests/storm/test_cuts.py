@@ -271,7 +271,7 @@ async def test_asking_again_while_the_first_is_still_under_way_has_one_effect(
 
 
 async def until_waiting(watch: asyncpg.Connection, count: int) -> None:
-    for _ in range(2000):
+    for _ in range(12_000):
         if await watch.fetchval(WAITING_FOR_A_LOCK) >= count:
             return
         await asyncio.sleep(0.005)

@@ -64,7 +64,7 @@ async def prepare(url: str) -> None:
 
 
 def test_sixty_four_inserters_make_one_task_per_key(postgres_place: str) -> None:
-    storm(postgres_place, keys=20, within=60)
+    storm(postgres_place, keys=20, within=300)
 
 
 @pytest.mark.long

@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -26,13 +27,34 @@ WORKERS = 4
 REPOSITORY = Path(__file__).parents[2]
 
 
+class Alarm(threading.Thread):
+    """Lets a stopped process go on after some seconds; after some more where it is too early."""
+
+    def __init__(self, seconds: float, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._seconds, self._pid = seconds, pid
+        self._over = threading.Event()
+        self.wait_for: Callable[[], bool] = lambda: False
+
+    def run(self) -> None:
+        for n in range(6):
+            if self._over.wait(self._seconds if n == 0 else self._seconds / 2):
+                return
+            if not self.wait_for():
+                break
+        os.kill(self._pid, signal.SIGCONT)
+
+    def cancel(self) -> None:
+        self._over.set()
+
+
 class Victim:
     """One worker process and its ledger."""
 
     def __init__(self, folder: Path, number: int, place: str, lease: float) -> None:
         self.ledger = folder / f"ledger-{number}"
         self.ledger.touch()
-        self._alarm: threading.Timer | None = None
+        self._alarm: Alarm | None = None
         self._written_then = -1
         self._process = subprocess.Popen(
             [
@@ -59,13 +81,13 @@ class Victim:
         if self._alarm:
             self._alarm.cancel()
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def stop(self, seconds: float) -> None:
         """Stopped inside a write it would hold up everyone on SQLite, us too: hence the alarm."""
         os.kill(self._process.pid, signal.SIGSTOP)
         self._written_then = self.ledger.stat().st_size
-        self._alarm = threading.Timer(seconds, os.kill, (self._process.pid, signal.SIGCONT))
+        self._alarm = Alarm(seconds, self._process.pid)
         self._alarm.start()
 
     def go_on(self) -> None:
@@ -73,6 +95,11 @@ class Victim:
         self._alarm.cancel()
         self._written_then = -1
         os.kill(self._process.pid, signal.SIGCONT)
+
+    def until_gone(self, still_there: Callable[[], bool]) -> None:
+        """It goes on when somebody has taken back what it held, however slow they are."""
+        assert self._alarm is not None
+        self._alarm.wait_for = still_there
 
     def wake(self) -> None:
         if self._alarm:
@@ -83,7 +110,7 @@ class Victim:
             return self._process.wait(within)
         finally:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
 
 
 class Storm:
@@ -125,6 +152,7 @@ class Storm:
                 victim.go_on()
                 victim = self.someone_at_work()
                 victim.stop(self.lease * 1.5)
+            victim.until_gone(partial(self.holds, victim))
         else:
             self.victims.remove(victim)
             victim.kill()
@@ -142,6 +170,9 @@ class Storm:
 
     def still_holds(self, victim: Victim) -> bool:
         time.sleep(0.05)
+        return self.holds(victim)
+
+    def holds(self, victim: Victim) -> bool:
         leases = {_text(id) for (id,) in peek(self.place, "select id from {s}lease")}
         return victim.works_on in leases
 
@@ -157,7 +188,7 @@ class Storm:
         for victim in self.victims:
             victim.wake()
         (self.folder / "stop").touch()
-        assert [victim.end(30) for victim in self.victims] == [0] * len(self.victims)
+        assert [victim.end(100) for victim in self.victims] == [0] * len(self.victims)
 
     def lines(self, mark: str) -> Iterator[tuple[str, int]]:
         for ledger in self.ledgers:
@@ -187,7 +218,7 @@ def rage(place: str, folder: Path, *, tasks: int, kills: int, stops: int, lease:
             storm.strike(fault)
             storm.feed()
         storm.feed(all=True)
-        storm.wait_for_the_end(within=60 + 20 * lease)
+        storm.wait_for_the_end(within=200 + 20 * lease)
         cleanup.pop_all()
     return storm
 

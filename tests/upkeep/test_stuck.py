@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.contract.acts import claim_one, put_one
 from tests.waiting import eventually
 
 DAY = timedelta(days=1)
+QUICK: dict[str, Any] = {"lease_duration": 60, "heartbeat_interval": 0.2}
 
 
 class Ears(Observer):
@@ -114,20 +116,21 @@ async def test_a_worker_recovers_a_stuck_task_and_its_function_is_stopped(tmp_pa
     async with app:
         lifecycle = app.create_worker_lifecycle("w")
         serving = asyncio.create_task(
-            app.serve(lifecycle=lifecycle, lease_duration=2, stuck_after=0.3, on_stuck="recover")
+            app.serve(lifecycle=lifecycle, stuck_after=0.3, on_stuck="recover", **QUICK)
         )
         task = await app.dispatch(hang)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await stopped.wait()
-        assert await task.result(timeout=20) == 2
-        assert [(told.task, told.worker) for told in ears.heard] == [(task.id, "w")]
+        # The second attempt may be stuck as well, on a machine that stands still.
+        assert await task.result(timeout=60) > 1
+        assert {(told.task, told.worker) for told in ears.heard} == {(task.id, "w")}
         await eventually(lambda: _counted(app))
         lifecycle.request_drain()
         await serving
 
 
 async def _counted(app: Holdfast) -> bool:
-    return bool(app.worker_status_overview()["workers"][0]["tasks_recovered"] == 1)
+    return bool(app.worker_status_overview()["workers"][0]["tasks_recovered"] > 0)
 
 
 async def test_another_word_than_report_or_recover_is_refused(tmp_path: Path):

@@ -61,12 +61,15 @@ async def test_what_does_not_finish_is_handed_back_with_its_place_and_its_attemp
     assert await bench.ends(first) == ["handed_back"]
     door.set()
     async with bench.worker(max_concurrency=1):
-        await first.result(timeout=10)
-        await second.result(timeout=10)
+        await first.result(timeout=60)
+        await second.result(timeout=60)
     assert ran == [(1, 1), (1, 1), (2, 1)], "it kept its place and its only attempt"
 
 
-async def test_what_was_taken_ahead_is_handed_back(bench: Bench) -> None:
+async def test_what_was_taken_ahead_is_handed_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.work.slots._STALE_AHEAD", 600.0)  # not before the drain
     hold = asyncio.Event()
     inside: list[int] = []
 
@@ -78,7 +81,7 @@ async def test_what_was_taken_ahead_is_handed_back(bench: Bench) -> None:
 
     working, lifecycle = await bench.start(max_concurrency=2)
     for task in await bench.app.dispatch_many([work.call(i) for i in range(40)]):
-        await task.result(timeout=10)
+        await task.result(timeout=60)
     tasks = await bench.app.dispatch_many([work.call(i) for i in range(40, 60)])
     await until(lambda: len(inside) == 2 and bench.leases() > 2)
     lifecycle.request_drain()
@@ -138,7 +141,7 @@ async def test_a_claim_under_way_leaves_no_lease_behind(
     lifecycle.request_drain() if how == "drain" else working.cancel()
     await until(lambda: lifecycle.state is WorkerState.DRAINING)
     go.set()
-    await asyncio.wait({working}, timeout=15)
+    await asyncio.wait({working}, timeout=60)
     assert working.done()
     assert bench.leases() == 0
     assert not ran
@@ -154,7 +157,7 @@ async def test_a_thread_that_will_not_end_does_not_keep_the_worker(
     @bench.app.durable(max_tries=1)
     def work() -> str:
         inside.set()
-        go.wait(20)
+        go.wait(60)
         return "too late"
 
     task = await bench.app.dispatch(work)
@@ -162,7 +165,7 @@ async def test_a_thread_that_will_not_end_does_not_keep_the_worker(
     try:
         await until(inside.is_set)
         lifecycle.request_drain()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await working
         assert bench.leases() == 0
         assert await bench.ends(task) == ["handed_back"]
@@ -250,7 +253,8 @@ async def test_a_worker_whose_start_is_cancelled_leaves_no_thread(
     assert "holdfast-renewal" not in names
 
 
-async def test_a_worker_that_ends_signs_off(bench: Bench) -> None:
+async def test_a_worker_that_ends_signs_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.work.renewal._FAREWELL", 60.0)
     async with bench.worker():
         store: Store = await bench.store()
         (record,) = await store.workers()

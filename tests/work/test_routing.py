@@ -63,9 +63,9 @@ async def test_a_worker_takes_what_it_serves_and_nothing_else(
     tenant = (serving.get("tenants") or ["default"])[0]
     async with bench.worker(**serving):
         last = await bench.app.dispatch(marker.options(tenant=tenant, priority=-9))
-        assert await last.result(timeout=10) == 2
+        assert await last.result(timeout=60) == 2
         if taken:
-            assert await asked.result(timeout=10) == 1
+            assert await asked.result(timeout=60) == 1
         else:
             assert (await asked.state()).status is TaskStatus.PENDING
 
@@ -83,7 +83,7 @@ async def test_the_urgent_come_first_and_equals_in_their_order(bench: Bench) -> 
     tasks = await bench.app.dispatch_many(calls)
     async with bench.worker(max_concurrency=1):
         for task in tasks:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert room.order == [4, 2, 5, 1, 3]
 
 
@@ -100,7 +100,7 @@ async def test_no_more_run_at_once_than_a_function_allows(bench: Bench) -> None:
         assert bench.leases() == 3, "nothing is taken ahead from a limited lane"
         room.door.set()
         for task in tasks:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert room.peak["all"] == 3
 
 
@@ -118,7 +118,7 @@ async def test_no_more_run_at_once_for_a_key_than_allowed(bench: Bench) -> None:
         assert bench.leases() == 3
         room.door.set()
         for task in tasks:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert set(room.peak.values()) == {1}
 
 
@@ -132,7 +132,7 @@ async def test_a_rate_lets_no_more_through(bench: Bench) -> None:
 
     tasks = await bench.app.dispatch_many([work.call(i) for i in range(6)])
     async with bench.worker():
-        await tasks[0].result(timeout=10)
+        await tasks[0].result(timeout=60)
         assert bench.leases() == 0
     assert room.order == [0]
 
@@ -149,11 +149,11 @@ async def test_a_paused_queue_waits_until_it_is_resumed(bench: Bench) -> None:
     await bench.app.pause_queue("mail")
     asked = await bench.app.dispatch(work)
     async with bench.worker():
-        assert await (await bench.app.dispatch(marker)).result(timeout=10) == 2
+        assert await (await bench.app.dispatch(marker)).result(timeout=60) == 2
         assert (await asked.state()).status is TaskStatus.PENDING
         assert await bench.app.queue_depth("mail") == 1
         await bench.app.resume_queue("mail")
-        assert await asked.result(timeout=10) == 1
+        assert await asked.result(timeout=60) == 1
 
 
 async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench) -> None:
@@ -170,12 +170,13 @@ async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench
         return 2
 
     async with bench.worker():
-        assert await (await bench.app.dispatch(marker)).result(timeout=10) == 2
+        assert await (await bench.app.dispatch(marker)).result(timeout=60) == 2
 
         @bench.app.durable(name="late-comer")
         async def known_here() -> int:
             return 7
 
+<<<<<<< HEAD
         assert await waiting.result(timeout=10) == 7
 
 
@@ -200,3 +201,6 @@ async def test_the_limit_of_a_function_that_came_later_is_kept(bench: Bench) -> 
         for task in tasks:
             await task.result(timeout=10)
     assert most == 1
+=======
+        assert await waiting.result(timeout=60) == 7
+>>>>>>> 2f8db936c737a8f5087b74ce8824647b298ebff9

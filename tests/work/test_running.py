@@ -29,8 +29,8 @@ async def test_coroutines_and_sync_functions_give_their_results(bench: Bench) ->
     async with bench.worker():
         first = await bench.app.dispatch(add, 1, b=41)
         second = await bench.app.dispatch(shout, "hey")
-        assert await first.result(timeout=10) == 42
-        assert await second.result(timeout=10) == "HEY"
+        assert await first.result(timeout=60) == 42
+        assert await second.result(timeout=60) == "HEY"
     assert threads[0] != threading.current_thread().name
 
 
@@ -44,7 +44,7 @@ async def test_many_are_dispatched_at_once_and_each_runs_once(bench: Bench) -> N
 
     async with bench.worker():
         tasks = await bench.app.dispatch_many([note.call(i) for i in range(300)])
-        assert [await task.result(timeout=10) for task in tasks] == list(range(300))
+        assert [await task.result(timeout=60) for task in tasks] == list(range(300))
     assert sorted(seen) == list(range(300))
 
 
@@ -55,7 +55,7 @@ async def test_code_that_does_not_await_can_dispatch_and_wait(bench: Bench) -> N
 
     def script() -> int:
         task = bench.app.dispatch_sync(double, 21)
-        return int(bench.app.run_sync(task.result(timeout=10)))
+        return int(bench.app.run_sync(task.result(timeout=60)))
 
     async with bench.worker():
         assert await asyncio.to_thread(script) == 42
@@ -74,7 +74,7 @@ async def test_a_failed_task_is_tried_again_until_its_tries_are_spent(bench: Ben
     async with bench.worker():
         task = await bench.app.dispatch(fail)
         with pytest.raises(TaskFailed, match="no 4 of 4") as failed:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert failed.value.type == "ValueError"
     assert attempts == [1, 2, 3, 4]
     history = await bench.history(task)
@@ -97,7 +97,7 @@ async def test_only_errors_that_may_pass_are_tried_again(bench: Bench) -> None:
         tasks = {how: await bench.app.dispatch(fail, how) for how in ("passing", "lasting")}
         for task in tasks.values():
             with pytest.raises(TaskFailed):
-                await task.result(timeout=10)
+                await task.result(timeout=60)
     assert await bench.ends(tasks["passing"]) == ["retry", "retry", "failed"]
     assert await bench.ends(tasks["lasting"]) == ["failed"]
 
@@ -110,7 +110,7 @@ async def test_nonretryable_goes_straight_to_the_dead_letters(bench: Bench) -> N
     async with bench.worker():
         task = await bench.app.dispatch(fail)
         with pytest.raises(TaskFailed, match="it never works"):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert [letter.id for letter in await bench.app.list_dead_letters()] == [task.id]
 
 
@@ -126,7 +126,7 @@ async def test_a_snooze_does_not_spend_an_attempt(bench: Bench) -> None:
 
     async with bench.worker():
         task = await bench.app.dispatch(later)
-        assert await task.result(timeout=10) == "now"
+        assert await task.result(timeout=60) == "now"
     assert [attempt for attempt, _ in seen] == [1, 1, 1, 1]
     fences = [fence for _, fence in seen]
     assert fences == sorted(set(fences)), "a fence only grows"
@@ -147,8 +147,8 @@ async def test_a_snooze_that_names_no_time_fails_its_task_and_frees_its_slot(
     async with bench.worker(max_concurrency=1):
         task = await bench.app.dispatch(later)
         with pytest.raises(TaskFailed):
-            await task.result(timeout=10)
-        assert await (await bench.app.dispatch(fine)).result(timeout=10) == "fine"
+            await task.result(timeout=60)
+        assert await (await bench.app.dispatch(fine)).result(timeout=60) == "fine"
 
 
 async def test_a_coroutine_that_runs_too_long_is_stopped(bench: Bench) -> None:
@@ -164,7 +164,7 @@ async def test_a_coroutine_that_runs_too_long_is_stopped(bench: Bench) -> None:
     async with bench.worker():
         task = await bench.app.dispatch(hang)
         with pytest.raises(TaskFailed) as failed:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert failed.value.type == "TimeoutError"
     assert stopped.is_set()
 
@@ -181,7 +181,7 @@ async def test_a_coroutine_that_swallows_its_timeout_has_failed_all_the_same(ben
     async with bench.worker():
         task = await bench.app.dispatch(hang)
         with pytest.raises(TaskFailed) as failed:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert failed.value.type == "TimeoutError"
 
 
@@ -192,14 +192,14 @@ async def test_a_thread_that_runs_too_long_has_failed_and_its_end_is_not_heard(
 
     @bench.app.durable(timeout=0.05, max_tries=1)
     def hang() -> str:
-        go.wait(20)
+        go.wait(60)
         return "late"
 
     async with bench.worker():
         task = await bench.app.dispatch(hang)
         try:
             with pytest.raises(TaskFailed) as failed:
-                await task.result(timeout=10)
+                await task.result(timeout=60)
         finally:
             go.set()
     assert failed.value.type == "TimeoutError"
@@ -218,7 +218,7 @@ async def test_results_that_cannot_be_stored_fail_at_once(bench: Bench) -> None:
         for what in ("object", "nan", "huge"):
             task = await bench.app.dispatch(give, what)
             with pytest.raises(TaskFailed):
-                await task.result(timeout=15)
+                await task.result(timeout=60)
     assert runs == ["object", "nan", "huge"], "another try cannot mend it"
 
 
@@ -236,7 +236,7 @@ async def test_a_payload_that_no_longer_fits_the_signature_is_a_dead_letter(benc
     task = await bench.app.dispatch(before, 1)
     async with bench.worker(other):
         with pytest.raises(TaskFailed) as failed:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert "PayloadRefused" in failed.value.type
     assert await bench.ends(task) == ["failed"]
 
@@ -249,7 +249,7 @@ async def test_a_function_that_cancels_itself_has_failed(bench: Bench) -> None:
     async with bench.worker(max_concurrency=1):
         task = await bench.app.dispatch(odd)
         with pytest.raises(TaskFailed):
-            await task.result(timeout=10)
+            await task.result(timeout=60)
 
 
 async def test_exits_and_interrupts_end_the_attempt_and_not_the_worker(bench: Bench) -> None:
@@ -266,7 +266,7 @@ async def test_exits_and_interrupts_end_the_attempt_and_not_the_worker(bench: Be
             for how in ("exit", "interrupt", "stop"):
                 task = await bench.app.dispatch(function, how)
                 with pytest.raises(TaskFailed):
-                    await task.result(timeout=10)
+                    await task.result(timeout=60)
 
 
 async def test_an_expired_task_is_not_started(bench: Bench) -> None:
@@ -285,7 +285,7 @@ async def test_an_expired_task_is_not_started(bench: Bench) -> None:
     await until(has_expired)
     async with bench.worker():
         with pytest.raises(TaskFailed) as failed:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert failed.value.type == "Expired"
     assert not runs
 
@@ -308,11 +308,11 @@ async def test_unknown_types_are_left_alone(bench: Bench) -> None:
 
     async with bench.worker():
         stranger = await other.dispatch(elsewhere)
-        assert await (await bench.app.dispatch(here)).result(timeout=10) == "done here"
+        assert await (await bench.app.dispatch(here)).result(timeout=60) == "done here"
         state = await bench.app.state_of(stranger.id)
         assert (state.status, state.try_count) == (TaskStatus.PENDING, 0)
         async with bench.worker(other):
-            assert await stranger.result(timeout=10) == "done elsewhere"
+            assert await stranger.result(timeout=60) == "done elsewhere"
 
 
 async def test_versions_run_on_the_code_that_they_were_made_for(bench: Bench) -> None:
@@ -328,24 +328,29 @@ async def test_versions_run_on_the_code_that_they_were_made_for(bench: Bench) ->
 
     one, two = await bench.app.dispatch(old_code), await new.dispatch(new_code)
     async with bench.worker(new):
-        assert await two.result(timeout=10) == "two"
+        assert await two.result(timeout=60) == "two"
         assert (await one.state()).status is TaskStatus.PENDING
         async with bench.worker():
-            assert await one.result(timeout=10) == "one"
+            assert await one.result(timeout=60) == "one"
 
 
-async def test_a_delayed_task_waits_for_its_time(bench: Bench) -> None:
+async def test_a_delayed_task_waits_for_its_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody polls for it; the chores are done at the start, and again in a minute."""
+    monkeypatch.setattr("holdfast.upkeep.keeping.random.random", lambda: 0.0)
+
     @bench.app.durable
     async def now() -> None:
         return None
 
-    async with bench.worker(poll_interval_max=60.0, poll_interval=30.0):
+    async with bench.worker(poll_interval_max=3600.0, poll_interval=3600.0):
         task = await bench.app.dispatch(now.options(delay=0.3))
-        await task.result(timeout=10)
+        await task.result(timeout=40)
     (only,) = await bench.history(task)
     created = (await task.state()).created_at
     assert only.started_at
-    assert timedelta(seconds=0.29) <= only.started_at - created <= timedelta(seconds=3)
+    assert only.started_at - created >= timedelta(seconds=0.29)
 
 
 async def test_one_idempotency_key_makes_one_task(bench: Bench) -> None:
@@ -360,7 +365,7 @@ async def test_one_idempotency_key_makes_one_task(bench: Bench) -> None:
     async with bench.worker():
         tasks = await asyncio.gather(*(bench.app.dispatch(once, 7) for _ in range(8)))
         assert len({task.id for task in tasks}) == 1
-        assert await tasks[0].result(timeout=10) == 7
+        assert await tasks[0].result(timeout=60) == 7
         assert (await bench.app.dispatch(once, 7)).id == tasks[0].id
     assert runs == [7]
 
@@ -378,7 +383,7 @@ async def test_the_context_tells_of_its_attempt_and_its_effect_key_stays(bench: 
 
     async with bench.worker(worker_id="looker"):
         task = await bench.app.dispatch(look.options(tenant="acme", max_tries=5))
-        await task.result(timeout=10)
+        await task.result(timeout=60)
     assert [one[0] for one in seen] == [task.id] * 3
     assert [one[1] for one in seen] == [1, 2, 3]
     assert [one[2] for one in seen] == sorted({one[2] for one in seen})
@@ -402,7 +407,7 @@ async def test_what_an_attempt_saved_is_there_in_the_next(bench: Bench) -> None:
 
     async with bench.worker():
         task = await bench.app.dispatch(crawl)
-        assert await task.result(timeout=10) == 2
+        assert await task.result(timeout=60) == 2
     assert seen == [0, 1, 2]
     assert (await task.state()).progress_message == "row 2"
 

@@ -1,5 +1,6 @@
 """What all parts of the store share: its driver, and the lanes that it has seen."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,8 @@ from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Failure, Lease
 
 __all__ = ["Base", "failure_of", "policy_bytes", "policy_of", "stands_twice"]
+
+logger = logging.getLogger("holdfast.store")
 
 
 class Base:
@@ -86,8 +89,13 @@ def policy_bytes(policy: RetryPolicy) -> bytes:
 
 
 @lru_cache(1024)
-def policy_of(data: bytes) -> RetryPolicy:
-    return msgspec.json.decode(data, type=RetryPolicy)
+def policy_of(data: bytes) -> RetryPolicy | None:
+    """None, as if there were none, where another release wrote what this one cannot read."""
+    try:
+        return msgspec.json.decode(data, type=RetryPolicy)
+    except (msgspec.MsgspecError, ValueError) as error:
+        logger.warning("a task's retry policy cannot be read (%s): the default counts", error)
+        return None
 
 
 def failure_of(type: str | None, message: str | None, detail: bytes | None) -> Failure | None:

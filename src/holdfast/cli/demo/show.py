@@ -83,23 +83,31 @@ class Show:
         return task, zombie
 
     async def _begin(self, seen: Picture) -> None:
-        drafts = [render.draft((n, _SECONDS), {}) for n in range(1, _JOBS + 1)]
-        self._jobs = await self._store.enqueue(drafts)
-        seen.say(f"[bold]{_JOBS} jobs[/] are accepted, each on disk before the answer")
+        await self._accept(seen)
         pids = await asyncio.gather(*(self._stage.enter(name) for name in (DEAD, "worker-2")))
         seen.say(
             f"[bold]{DEAD}[/] (pid {pids[0]}) and [bold]worker-2[/] (pid {pids[1]}) work, "
             f"{SLOTS} jobs each at a time, under leases of {LEASE:g} s"
         )
 
+    async def _accept(self, seen: Picture) -> None:
+        first = len(self._jobs) + 1
+        drafts = [render.draft((n, _SECONDS), {}) for n in range(first, first + _JOBS)]
+        self._jobs += await self._store.enqueue(drafts)
+        seen.say(f"[bold]{_JOBS} jobs[/] are accepted, each on disk before the answer")
+
     async def _kill(self, seen: Picture) -> datetime:
-        """In the middle of its work, when it has already ended some."""
+        """In the middle of its work. It stands still while we make sure of that: where we were
+        held up, it may have ended its jobs since we looked, or all of them."""
         while True:
             jobs = await self._look(seen)
-            mine = [job for job in jobs if job.locked_by == DEAD]
-            some_done = any(job.status is TaskStatus.DONE for job in jobs)
-            if some_done and len(mine) > 1 and all((job.progress or 0) >= 40 for job in mine):
-                break
+            if _in_the_middle(jobs):
+                self._stage.freeze(DEAD)
+                if _in_the_middle(await self._look(seen)):
+                    break
+                self._stage.thaw(DEAD)
+            elif all(job.status is TaskStatus.DONE for job in jobs):
+                await self._accept(seen)
         await self._stage.kill(DEAD)
         killed = _EPOCH + timedelta(microseconds=SystemClock().wall())
         jobs = [await self._store.get(job) for job in self._jobs]
@@ -131,6 +139,13 @@ class Show:
         seen.show(jobs, self._lost)
         await asyncio.sleep(0.05)
         return jobs
+
+
+def _in_the_middle(jobs: list[Task]) -> bool:
+    """It has jobs in its hands, half done, and some have ended already."""
+    mine = [job for job in jobs if job.locked_by == DEAD]
+    some_done = any(job.status is TaskStatus.DONE for job in jobs)
+    return some_done and len(mine) > 1 and all((job.progress or 0) >= 40 for job in mine)
 
 
 def _tell(found: Findings, console: Console) -> int:

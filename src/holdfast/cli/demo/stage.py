@@ -47,6 +47,12 @@ class Stage:
                 said = (self._folder / f"{name}.log").read_text(errors="replace")
                 raise click.ClickException(f"{name} ended by itself:\n{said[-2000:]}")
 
+    def freeze(self, name: str) -> None:
+        self._workers[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        self._workers[name].send_signal(signal.SIGCONT)
+
     async def kill(self, name: str) -> None:
         """As a power cut would: no farewell."""
         worker = self._workers.pop(name)
