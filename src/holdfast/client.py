@@ -11,9 +11,10 @@ import msgspec
 from holdfast.answers import Cancelling, Ending
 from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
 from holdfast.function import Call, Function
+from holdfast.ids import new_id
 from holdfast.notifier import Hint, Notifier
 from holdfast.store import Store
-from holdfast.tasks.payload import decode
+from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
 
 __all__ = ["Client", "TaskHandle", "task_id"]
@@ -123,6 +124,20 @@ class Client:
         if answer == "requested":
             self._notifier.tell([Hint("cancel", str(id))])
         return answer
+
+    async def send_signal(
+        self, task: "TaskHandle[Any] | UUID | str", name: str, payload: Any = None
+    ) -> bool:
+        """Queue a signal for a durable function; False: it has ended."""
+        id, signal, data = task_id(task), new_id(), encode(payload)
+        try:
+            sent = await self.store.send_signal(id, signal, name, data)
+        except StoreUnreachable:  # sent twice is sent once: its id is made here
+            await asyncio.sleep(0.1)
+            sent = await self.store.send_signal(id, signal, name, data)
+        if sent:
+            self._notifier.tell([Hint("wake", str(id))])
+        return sent
 
     async def retry(self, tasks: Sequence["TaskHandle[Any] | UUID | str"]) -> frozenset[UUID]:
         """A new life for what failed or was cancelled; what waits for its time goes ahead."""

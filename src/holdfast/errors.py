@@ -15,6 +15,7 @@ HoldfastError
 ├── ProcessDied                        the process that ran a function ended under it
 ├── LeaseLost                          the lease moved on; what was to be written was not
 ├── JournalConflict                    another value is already recorded for this step
+├── Parked                             the code of a durable function does not fit its history
 └── StoreError
     ├── StoreUnreachable               no answer; the call may or may not have been written
     ├── NotAStore                      something answers, but it is not a database of ours
@@ -33,6 +34,7 @@ __all__ = [
     "LeaseLost",
     "NonRetryable",
     "NotAStore",
+    "Parked",
     "PayloadRefused",
     "ProcessDied",
     "ReadOnly",
@@ -166,6 +168,11 @@ class JournalConflict(HoldfastError):
             f"task {task} has other values recorded at step {', '.join(map(str, self.positions))}; "
             "read the journal again and continue from what it says"
         )
+
+
+class Parked(HoldfastError):
+    """What is recorded of a durable function and what its code asks for do not fit: the task waits
+    for somebody to mend the one or the other."""
 
 
 class StoreError(HoldfastError):

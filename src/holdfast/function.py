@@ -1,7 +1,7 @@
 """A durable function: its signature, what it is, and the tasks that are made of it."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import update_wrapper
 from hashlib import sha256
@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
-from holdfast.context import running
-from holdfast.errors import InvalidInput
+from holdfast.context import Asking, running
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.ids import new_id
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.limits import Limit, Rate
@@ -144,6 +144,26 @@ class Function(Generic[P, T, R]):
         """A call to be dispatched, alone or with others: `app.dispatch_many([f.call(1), ...])`."""
         return Call(self, args, kwargs)
 
+    def map(
+        self, items: Iterable[Any], *, at_most: int | None = None, return_exceptions: bool = False
+    ) -> Coroutine[Any, Any, list[R]]:
+        """In a durable function: a child task for each item, and all their results in order. At
+        most so many at once; the first failure cancels the others, unless exceptions are wanted
+        as results."""
+        calls = [Call(self, (item,), {}) for item in items]
+        return _flow("map").join(calls, at_most=at_most, return_exceptions=return_exceptions)
+
+    def starmap(
+        self,
+        items: Iterable[Iterable[Any]],
+        *,
+        at_most: int | None = None,
+        return_exceptions: bool = False,
+    ) -> Coroutine[Any, Any, list[R]]:
+        """`map` for functions of several arguments."""
+        calls = [Call(self, tuple(item), {}) for item in items]
+        return _flow("starmap").join(calls, at_most=at_most, return_exceptions=return_exceptions)
+
     def draft(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Draft:
         """The task that this call makes. Arguments are checked here, in the caller."""
         wishes, traits = self.wishes, self.traits
@@ -198,6 +218,19 @@ class Call(Generic[R]):
 
     def draft(self) -> Draft:
         return self.function.draft(self.args, self.kwargs)
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        """In a durable function: a child task, and its result."""
+        return _flow("a call that is awaited").child(self).__await__()
+
+
+def _flow(what: str) -> Asking:
+    attempt = running.get()
+    if attempt is None or (flow := attempt.flow) is None:
+        raise HoldfastError(
+            f"{what} works inside a durable function; elsewhere use app.dispatch or dispatch_many"
+        )
+    return flow
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -10,9 +10,10 @@ __all__ = ["EVERYTHING", "Hint", "Notifier"]
 
 
 class Hint(NamedTuple):
-    """`work`: tasks may wait in the queue `name`. `cancel`: the task `name` was asked to stop."""
+    """`work`: tasks may wait in the queue `name`. `cancel`: the task `name` was asked to stop.
+    `wake`: something may have come for the durable function `name`."""
 
-    kind: Literal["work", "cancel"]
+    kind: Literal["work", "cancel", "wake"]
     name: str
 
     def __str__(self) -> str:
@@ -22,7 +23,7 @@ class Hint(NamedTuple):
     def parse(cls, text: str) -> "Hint | None":
         """None for what a newer release may say."""
         match text.partition(":"):
-            case ("work" | "cancel") as kind, ":", name if name:
+            case ("work" | "cancel" | "wake") as kind, ":", name if name:
                 return cls(kind, name)
             case _:
                 return None

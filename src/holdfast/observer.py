@@ -14,11 +14,13 @@ __all__ = ["DeadLetter", "Ended", "MetricsRecorder", "Observer", "Stuck"]
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """An attempt that ended, what was decided, and the seconds that it ran."""
+    """An attempt that ended, what was decided, and the seconds that it ran. `orphans`: children
+    that nobody waits for any more."""
 
     task: Claimed
     settlement: Settlement
     seconds: float
+    orphans: Sequence[UUID] = ()
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,8 @@ PATIENCE = 60.0
 class MemoryKeeper:
     """Keeps reports in a list; `refuse` is raised instead."""
 
+    flow = None
+
     def __init__(self, saved: bytes | None = None) -> None:
         self.reports: list[tuple[float, str | None, bytes | None]] = []
         self.kept = saved

@@ -176,8 +176,7 @@ async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench
         async def known_here() -> int:
             return 7
 
-<<<<<<< HEAD
-        assert await waiting.result(timeout=10) == 7
+        assert await waiting.result(timeout=60) == 7
 
 
 async def test_the_limit_of_a_function_that_came_later_is_kept(bench: Bench) -> None:
@@ -187,7 +186,7 @@ async def test_the_limit_of_a_function_that_came_later_is_kept(bench: Bench) -> 
     running = most = 0
 
     async with bench.worker():
-        await (await bench.app.dispatch(first)).result(timeout=10)
+        await (await bench.app.dispatch(first)).result(timeout=60)
 
         @bench.app.durable(max_concurrent=1)
         async def late() -> None:
@@ -199,8 +198,5 @@ async def test_the_limit_of_a_function_that_came_later_is_kept(bench: Bench) -> 
 
         tasks = await bench.app.dispatch_many([late.call() for _ in range(5)])
         for task in tasks:
-            await task.result(timeout=10)
+            await task.result(timeout=60)
     assert most == 1
-=======
-        assert await waiting.result(timeout=60) == 7
->>>>>>> 2f8db936c737a8f5087b74ce8824647b298ebff9

@@ -300,7 +300,9 @@ async def test_an_old_and_a_new_grant_of_one_task_are_told_apart(bench: Bench) -
     await until_async(taken_back)
     new = await claim(60)
     holding = Holding(SystemClock(), 60)
-    writer = Settling(store, holding, Listening(), default_tries=3, written=lambda batch: None)
+    writer = Settling(
+        store, holding, Listening(), default_tries=3, written=lambda batch, refused: None
+    )
     done = Settlement(verdict=Verdict.DONE, result=b"null")
     writer.add(Ended(old, done, 0.0))
     writer.add(Ended(new, done, 0.0))

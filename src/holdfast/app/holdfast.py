@@ -20,6 +20,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.context import entered
 from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.explain import Reason, explain
+from holdfast.flow import verbs
 from holdfast.function import Call, Function
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
@@ -203,16 +204,6 @@ class Holdfast:
         client = await self._client()
         return await client.store.list_tasks(filter, cursor=cursor, limit=limit)
 
-    async def send_signal(self, task: AnyTask, name: str, value: Any = None) -> bool:
-        """Queue a signal for a durable function; False where it has ended."""
-        from holdfast.ids import new_id
-        from holdfast.tasks.payload import encode
-
-        client = await self._client()
-        return await client.store.send_signal(task_id(task), new_id(), name, encode(value))
-
-    # ── dead letters, leases, queues ─────────────────────────────────────────────────────────
-
     async def list_dead_letters(self, *, queue: str | None = None, limit: int = 50) -> list[Task]:
         return (await self.list_tasks(status=TaskStatus.FAILED, queue=queue, limit=limit)).tasks
 
@@ -268,6 +259,21 @@ class Holdfast:
         if context is None or (context.task_id, context.worker_id) != (task_id(task), worker_id):
             raise LeaseLost("release", task_id(task))
         await context.release(ending(status, error))
+
+    # ── inside durable functions ─────────────────────────────────────────────────────────────
+
+    step = staticmethod(verbs.step)  # type: ignore[arg-type, var-annotated]
+    sleep = staticmethod(verbs.sleep)
+    timeout = staticmethod(verbs.timeout)
+    wait_for_signal = staticmethod(verbs.wait_for_signal)
+    gather = staticmethod(verbs.gather)
+    map = staticmethod(verbs.map)
+    patched = staticmethod(verbs.patched)
+
+    async def send_signal(self, task: AnyTask, name: str, payload: Any = None) -> bool:
+        """Queue a signal for a durable function: each is consumed once, in order, also where it
+        comes before anybody waits for it. False: the task has ended."""
+        return await (await self._client()).send_signal(task, name, payload)
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 

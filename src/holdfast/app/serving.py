@@ -15,6 +15,8 @@ from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
 from holdfast.config import first
 from holdfast.executors.places import check_not_importing
+from holdfast.flow.asking import Asking
+from holdfast.flow.branches import watching
 from holdfast.ids import new_worker_id
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
@@ -107,6 +109,7 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
             executors=executors,
             serving=_Who(who, functions).now,
             declare=limits.declare,
+            begin_flow=Asking,
             lifecycle=lifecycle,
         )
         lifecycle.follow(worker.facts)
@@ -114,7 +117,8 @@ async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, na
         duties = chores(client.store, heard, upkeeping, worker.work_came)
         keeping = asyncio.create_task(keep(duties))
         try:
-            await worker.run()
+            with watching():
+                await worker.run()
         finally:
             keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -185,6 +185,10 @@ class ChildKeeper:
     def saved(self) -> Awaitable[bytes | None]:
         return _wait(self._child.ask(self._number, self._task, wire.Saved))
 
+    @property
+    def flow(self) -> None:
+        return None
+
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise HoldfastError(
             "transaction() needs the worker's own connection, which does not reach into another "

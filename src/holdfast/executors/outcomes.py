@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 
 from holdfast.context import Context
-from holdfast.errors import HoldfastError, NonRetryable, PayloadRefused, Snooze, TaskCancelled
+from holdfast.errors import (
+    HoldfastError,
+    NonRetryable,
+    PayloadRefused,
+    Snooze,
+    StepFailed,
+    TaskCancelled,
+)
 from holdfast.executors.failures import failure_of
 from holdfast.function import Function
 from holdfast.tasks.durations import duration
@@ -61,12 +68,12 @@ def contained(error: BaseException, function: Function[..., Any, Any]) -> Except
 
 def raised_by(error: BaseException, function: Function[..., Any, Any] | None) -> Raised:
     """Never raises. A group with one error in it is judged by that one."""
-    leaves = list(_leaves(error))
+    leaves = [_original(leaf) for leaf in _leaves(error)]
     only = leaves[0] if len(leaves) == 1 else error
     if _is(only, Snooze):
         return _snoozed(only, function)
     return Raised(
-        failure=failure_of(error),
+        failure=failure_of(_original(error)),
         retryable=any(_retryable(each, error, function) for each in leaves),
         cancelled=_is(only, TaskCancelled, CancelledError),
     )
@@ -104,6 +111,12 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         else:
             found += 1
             yield each
+
+
+def _original(error: BaseException) -> BaseException:
+    """A step's own error: that is what counts, and what people look for."""
+    found = error.original if type(error) is StepFailed else None
+    return error if found is None else found
 
 
 def _is(error: BaseException, *kinds: type[BaseException]) -> bool:

@@ -5,6 +5,8 @@ from typing import Any
 
 __all__ = ["Watched"]
 
+_NOTHING = object()
+
 
 class Watched(Coroutine[Any, Any, Any]):
     """Passes everything on. `moves` counts its steps, `waits` is what it awaits now; `over` is
@@ -16,7 +18,7 @@ class Watched(Coroutine[Any, Any, Any]):
         self,
         coroutine: Coroutine[Any, Any, Any],
         *,
-        first: Any = None,
+        first: Any = _NOTHING,
         over: Callable[[], None] | None = None,
     ) -> None:
         self._coroutine, self._over = coroutine, over
@@ -25,15 +27,15 @@ class Watched(Coroutine[Any, Any, Any]):
         self.__name__ = getattr(coroutine, "__name__", type(coroutine).__name__)
         self.__qualname__ = getattr(coroutine, "__qualname__", self.__name__)
 
-    def __await__(self) -> "Watched":
+    def __await__(self) -> Any:
         return self
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        if self._first is not None:
-            first, self._first = self._first, None
+        if self._first is not _NOTHING:
+            first, self._first = self._first, _NOTHING
             return first
         return self.send(None)
 

@@ -1,7 +1,7 @@
 """What durable functions ask for: children, steps, sleep, signals, joins."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import lru_cache
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
@@ -40,7 +40,7 @@ class Child(Coroutine[Any, Any, Any]):
             self._coroutine = self.flow.run_child(self.call)
         return self._coroutine
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Any:
         return self._begun().__await__()
 
     def send(self, value: Any, /) -> Any:
@@ -98,8 +98,8 @@ class Asking(Flow):
                 if not return_exceptions and any(a.result().how != "done" for a in done):
                     return self._ends_of(asks, calls, return_exceptions)
         finally:
-            for ask in running_:
-                ask.cancel()
+            for one in running_:
+                one.cancel()
 
     def _ask_child(self, call: Call[Any]) -> Ask:
         draft = call.draft()
@@ -187,7 +187,7 @@ async def _called(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Sync functions in a thread: they may block."""
-    if iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None)):
+    if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
         return await function(*args, **kwargs)
     value = await asyncio.to_thread(function, *args, **kwargs)
     return await value if isawaitable(value) else value

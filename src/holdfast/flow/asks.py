@@ -5,24 +5,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from holdfast.errors import HoldfastError
 from holdfast.flow.entries import Key, One
 from holdfast.tasks.task import Draft
 
 if TYPE_CHECKING:
     from holdfast.flow.flow import Flow
 
-__all__ = ["Ask", "Join", "Kind", "Parked", "PutDown", "Timer"]
+__all__ = ["Ask", "Join", "Kind", "PutDown", "Timer"]
 
 Kind = Literal["child", "sleep", "signal", "timer", "step"]
 
 
 class PutDown(asyncio.CancelledError):
     """The function leaves memory: what it asks for now, it asks again when it goes on."""
-
-
-class Parked(HoldfastError):
-    """What is recorded and what the code asks for do not fit."""
 
 
 class Ask(asyncio.Future[One]):

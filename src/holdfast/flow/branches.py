@@ -73,10 +73,10 @@ class _Hooks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.users = 0
-        self._loop: Any = loop
-        self._make = loop.get_task_factory()
+        self._loop = cast(Any, loop)  # to which attributes are given that it hides
+        self._make: Any = loop.get_task_factory()
         self._call_at, self._call_later = loop.call_at, loop.call_later
-        loop.set_task_factory(self._make_task)
+        self._loop.set_task_factory(self._make_task)
         self._loop.call_at, self._loop.call_later = self._at, self._later
 
     def remove(self) -> None:

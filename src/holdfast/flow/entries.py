@@ -36,11 +36,11 @@ class Key(NamedTuple):
     branch: str
     name: str
     digest: str
-    count: int
+    nth: int
 
     def __str__(self) -> str:
         where = f" in {self.branch}" if self.branch else ""
-        number = f" (number {self.count + 1})" if self.count else ""
+        number = f" (number {self.nth + 1})" if self.nth else ""
         return f"{self.name}{where}{number}"
 
 
@@ -109,16 +109,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def write(position: int, entry: Entry) -> Step:
-    match entry:
-        case Asked() | Recorded():
-            kind, name = entry.what, entry.key.name
-        case _:
-            kind = name = type(entry).__name__.lower()
+    kind = name = type(entry).__name__.lower()
+    if isinstance(entry, Asked | Recorded):
+        kind, name = entry.what, entry.key.name
     return Step(position=position, kind=kind, name=name[:200], value=_encoder.encode(entry))
 
 
 def read(step: Step) -> Entry:
-    return _decoder.decode(step.value or b"null")
+    entry: Entry = _decoder.decode(step.value or b"null")
+    return entry
 
 
 def digest_of(args: Sequence[Any], kwargs: dict[str, Any]) -> str:

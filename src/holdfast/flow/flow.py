@@ -18,16 +18,16 @@ import msgspec
 
 from holdfast.answers import Ending, Journal
 from holdfast.context import Context, running
-from holdfast.errors import KeyConflict, LeaseLost
+from holdfast.errors import LeaseLost, Parked
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
-from holdfast.flow.asks import Ask, Join, Kind, Parked, PutDown, Timer
+from holdfast.flow.asks import Ask, Join, Kind, PutDown, Timer
 from holdfast.flow.branches import Branch, here
 from holdfast.flow.entries import Abandoned, Again, Asked, Came, Dropped, Holder, Key, One, Recorded
 from holdfast.flow.history import History
 from holdfast.flow.recording import Recording
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import Waiting
+from holdfast.tasks.lifecycle import NEVER, Waiting
 from holdfast.tasks.task import Failure
 
 __all__ = ["Flow", "Host"]
@@ -265,7 +265,7 @@ class Flow:
         except asyncio.CancelledError:
             raise
         except Parked as parked:
-            self._host.stop_for(Waiting(wakes=_NEVER, reason=f"parked: {parked}"))
+            self._host.stop_for(Waiting(wakes=NEVER, reason=f"parked: {parked}"))
         except BaseException as fault:
             if not isinstance(fault, LeaseLost):
                 logger.exception("task %s: its flow cannot go on", self._lease.task)
@@ -293,7 +293,8 @@ class Flow:
 
     @property
     def _watched(self) -> Watched | None:
-        return self._host.context.watched
+        watched: Watched | None = self._host.context.watched
+        return watched
 
     async def _go_on(self) -> bool:
         """One thing that can be done without waiting."""
@@ -400,9 +401,6 @@ class Flow:
         ask.set_result(one)
         if ask.act:
             ask.act()
-
-
-_NEVER = 1_000_000_000
 
 
 def _is_new(ask: Ask) -> bool:

@@ -25,6 +25,7 @@ from holdfast.tasks.retry import DEFAULT_RETRY, RetryPolicy
 from holdfast.tasks.task import Failure, plain
 
 __all__ = [
+    "NEVER",
     "Cancelled",
     "Done",
     "Errored",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 _LONGEST_DETAIL = 64 * 1024
-_MOST_WAKES = 1_000_000_000
+NEVER = 1_000_000_000  # wakes: whoever waits for so many is woken by people, or a cancel, alone
 EXPIRED = Failure(type="Expired", message="not started before it expired")
 LOST = Failure(type="WorkerLost", message="its worker stopped renewing the lease")
 
@@ -155,8 +156,8 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(
                 f"the detail of a failure may have {_LONGEST_DETAIL:,} bytes; shorten its traceback"
             )
-        if type(self.wakes) is not int or not 1 <= self.wakes <= _MOST_WAKES:
-            raise InvalidInput(f"wakes must be from 1 to {_MOST_WAKES:,}, got {self.wakes!r:.80}")
+        if type(self.wakes) is not int or not 1 <= self.wakes <= NEVER:
+            raise InvalidInput(f"wakes must be from 1 to {NEVER:,}, got {self.wakes!r:.80}")
         if any(type(seq) is not int or not 0 <= seq < 2**63 for seq in self.seen):
             raise InvalidInput(f"seen must be numbers of wakes, got {self.seen!r:.80}")
         if self.reason is not None:

@@ -2,24 +2,30 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
+from uuid import UUID
 
-from holdfast.context import Context
-from holdfast.errors import LeaseLost
+from holdfast.answers import Ending, Journal
+from holdfast.context import Asking, Context
+from holdfast.errors import LeaseLost, Parked
 from holdfast.executor import Executor
+from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import outcome_of
 from holdfast.function import Function
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
+    NEVER,
     Cancelled,
     Errored,
     Facts,
     HandedBack,
     Outcome,
     Settlement,
+    Verdict,
+    Waiting,
     done,
     settle,
 )
@@ -37,14 +43,58 @@ class Why(Enum):
     CANCEL = "somebody asked for it"
     TIMEOUT = "it ran out of time"
     DRAIN = "its worker drains"
+    WAITS = "it waits for something that takes long"
+    FAULT = "it cannot go on"
+
+
+class Site(Protocol):
+    """Where attempts run: what all attempts of a worker share."""
+
+    store: Store
+    holding: Holding
+    worker_id: str
+    default_tries: int
+
+    def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> "Flowing": ...
+
+    def released(self, attempt: "Attempt", settlement: Settlement) -> None:
+        """Its end is written already."""
+        ...
+
+    def rest(self, attempt: "Attempt") -> None:
+        """It only waits: its slot is free."""
+        ...
+
+    def resume(self, attempt: "Attempt") -> Awaitable[None]:
+        """It goes on, once there is a slot for it."""
+        ...
+
+
+class Flowing(Asking, Protocol):
+    """The flow of a durable function, as its attempt sees it. Kept by `holdfast.flow`."""
+
+    def check_finished(self) -> None: ...
+
+    def is_of_a_child(self, error: BaseException) -> bool: ...
+
+    async def escape(self, error: BaseException, *, for_good: bool) -> None: ...
+
+    async def close(self) -> list[UUID]: ...
+
+    def hint(self) -> None: ...
+
+    def hurry(self) -> None: ...
+
+    def ended(self, child: UUID, ending: Ending) -> None: ...
 
 
 class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_holding", "_released", "_store", "_transaction", "claimed", "committed", "context",
-        "ended", "executor", "function", "started", "task", "timer", "why",
+        "_fault", "_journal", "_site", "_transaction", "_waiting", "began", "claimed", "committed",
+        "context", "ended", "executor", "function", "orphans", "resting", "started", "task",
+        "timer", "why",
     )  # fmt: skip
 
     def __init__(
@@ -52,24 +102,26 @@ class Attempt:
         claimed: Claimed,
         function: Function[..., Any, Any],
         executor: Executor,
-        store: Store,
-        holding: Holding,
-        *,
-        worker_id: str,
-        default_tries: int,
+        site: Site,
         started: int,
-        released: "Callable[[Attempt, Settlement], None] | None" = None,
     ) -> None:
-        self.claimed, self.function, self.executor = claimed, function, executor
+        self.claimed, self.function, self.executor, self._site = claimed, function, executor, site
         self.context = Context(
-            claimed, self, worker_id=worker_id, max_tries=claimed.max_tries or default_tries
+            claimed,
+            self,
+            worker_id=site.worker_id,
+            max_tries=claimed.max_tries or site.default_tries,
         )
         self.started = started
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
-        self.ended = self.committed = False
-        self._store, self._holding, self._released = store, holding, released
+        self.ended = self.committed = self.resting = False
+        self.began: Flowing | None = None
+        self.orphans: list[UUID] = []  # children that nobody waits for any more
+        self._journal: Journal | None = None
+        self._waiting: Waiting | None = None
+        self._fault: BaseException | None = None
         self._transaction: Transaction | None = None
 
     def settle(self, outcome: Outcome) -> Settlement:
@@ -92,10 +144,10 @@ class Attempt:
                 self.task.cancel()
 
     def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
-        return self._store.progress(self.claimed.lease, percent, message, saved)
+        return self._site.store.progress(self.claimed.lease, percent, message, saved)
 
     async def saved(self) -> bytes | None:
-        progress = await self._store.saved(self.claimed.lease.task)
+        progress = await self._site.store.saved(self.claimed.lease.task)
         return progress.saved if progress else None
 
     async def release(self, outcome: Outcome) -> None:
@@ -105,23 +157,52 @@ class Attempt:
             raise LeaseLost("release", lease.task, [lease])
         self.ended = True
         try:
-            with self._holding.at_rest([lease]):
-                refused = await self._store.settle(
+            with self._site.holding.at_rest([lease]):
+                refused = await self._site.store.settle(
                     [(lease, settlement)], default_tries=self.context.max_tries
                 )
         except BaseException:
             self.ended = False  # it may have been written: settling it once more is harmless
             raise
         if refused:
-            self._holding.drop([lease])
+            self._site.holding.drop([lease])
             raise LeaseLost("release", lease.task, [lease])
-        if self._released:
-            self._released(self, settlement)
+        self._site.released(self, settlement)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         if self._transaction is None:
-            self._transaction = Transaction(self._store, self.claimed.lease, self._holding)
+            self._transaction = Transaction(
+                self._site.store, self.claimed.lease, self._site.holding
+            )
         return self._transaction.begin()
+
+    # ── a durable function among others ──────────────────────────────────────────────────────
+
+    @property
+    def flow(self) -> Flowing:
+        if self.began is None:
+            self.began = self._site.begin_flow(self, self._journal)
+        return self.began
+
+    def rest(self) -> None:
+        self._site.rest(self)
+
+    async def resume(self) -> None:
+        if self.resting:
+            await self._site.resume(self)
+
+    def stop_for(self, reason: Waiting | BaseException) -> None:
+        """The function waits for what may take long, or cannot go on."""
+        if self.why is not None:
+            return
+        if isinstance(reason, Waiting):
+            self._waiting = reason
+            self.stop(Why.WAITS)
+        elif isinstance(reason, LeaseLost):
+            self.stop(Why.LOST)
+        else:
+            self._fault = reason
+            self.stop(Why.FAULT)
 
     # ── from its start to its end ────────────────────────────────────────────────────────────
 
@@ -129,9 +210,14 @@ class Attempt:
         """What follows from it; None: write nothing (more). Whatever the function raises ends its
         attempt, and nothing else."""
         try:
+            if self.claimed.lease.fence > 1:  # it was granted before, and may have a journal
+                self._journal = await self._site.store.journal(self.claimed.lease.task)
             result = await self.executor.run(self.function, self.context)
-            if self.why in (Why.LOST, Why.TIMEOUT):
+            if self.why in (Why.LOST, Why.TIMEOUT, Why.WAITS, Why.FAULT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
+            if self.began or (self._journal and self._journal.steps):
+                self.flow.check_finished()
+                self.orphans = await self.flow.close()
             settlement = done(result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement
@@ -140,15 +226,35 @@ class Attempt:
         except BaseException as error:
             if self._transaction is not None:
                 await self._transaction.roll_back(error)
+            if self.began is not None:
+                return await self._after_flow(error)
             return self._after(error)
+
+    async def _after_flow(self, error: BaseException) -> Settlement | None:
+        flow = self.flow
+        try:
+            settlement = self._after(error)
+            if settlement and self.why is None:
+                await flow.escape(error, for_good=settlement.verdict is Verdict.FAILED)
+        except LeaseLost:
+            settlement = None
+        orphans = await flow.close()
+        if settlement and settlement.verdict.final:
+            self.orphans = orphans
+        return settlement
 
     def _after(self, error: BaseException) -> Settlement | None:
         """What follows from what was raised: by the function, or by stopping it."""
-        if self.why in (Why.LOST, Why.TIMEOUT, Why.DRAIN):
+        if self.why not in (None, Why.CANCEL):
             return self.after_stop()
         if isinstance(error, asyncio.CancelledError) and self.why:
             return self.after_stop()  # else it cancelled itself, which is an error like others
-        return self.settle(outcome_of(error, self.function, self.context))
+        if isinstance(error, Parked):
+            return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
+        outcome = outcome_of(error, self.function, self.context)
+        if isinstance(outcome, Errored) and self.began and self.began.is_of_a_child(error):
+            outcome = Errored(outcome.failure, retryable=False)  # the child had its own tries
+        return self.settle(outcome)
 
     def after_stop(self) -> Settlement | None:
         """What follows from having been stopped; None: write nothing."""
@@ -161,6 +267,12 @@ class Attempt:
                 seconds = self.function.traits.timeout
                 failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
                 return self.settle(Errored(failure))
+            case Why.WAITS:
+                assert self._waiting is not None
+                return self.settle(self._waiting)
+            case Why.FAULT:
+                assert self._fault is not None
+                return self.settle(Errored(failure_of(self._fault)))
             case Why.DRAIN | None:
                 return self.settle(HandedBack())
             case _:

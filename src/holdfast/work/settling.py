@@ -32,7 +32,7 @@ class Settling:
         observer: Observer,
         *,
         default_tries: int,
-        written: Callable[[Sequence[Ended]], None],
+        written: Callable[[Sequence[Ended], frozenset[UUID]], None],
     ) -> None:
         self._store, self._holding, self._observer = store, holding, observer
         self._default_tries, self._written = default_tries, written
@@ -50,7 +50,7 @@ class Settling:
         """It was written elsewhere."""
         self._holding.drop([ended.task.lease])
         self._observer.settled([ended], frozenset())
-        self._written([ended])
+        self._written([ended], frozenset())
 
     async def flush(self) -> None:
         """Until everything is written."""
@@ -113,7 +113,7 @@ class Settling:
         for task in refused:
             logger.warning("task %s: its result came too late and was refused", task)
         self._observer.settled(batch, refused)
-        self._written(batch)
+        self._written(batch, refused)
 
     async def _write_apart(self, batch: list[Ended], error: Exception) -> None:
         """One bad one must not fail the others. What the store will not take, such as a value that
@@ -135,7 +135,7 @@ class Settling:
         except Exception:
             logger.exception("task %s cannot be settled at all; its lease is let go", task)
             self._holding.drop([ended.task.lease])
-            self._written([ended])
+            self._written([ended], frozenset())
 
     def _failed(self, ended: Ended, error: Exception) -> Ended:
         task = ended.task

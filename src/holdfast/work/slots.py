@@ -9,14 +9,15 @@ from contextvars import copy_context
 from typing import Any, Protocol
 from uuid import UUID
 
+from holdfast.answers import Ending, Journal
 from holdfast.context import running
 from holdfast.executor import Executor
 from holdfast.function import Function
 from holdfast.observer import Ended
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
-from holdfast.tasks.task import Claimed, Lease
-from holdfast.work.attempt import Attempt, Why
+from holdfast.tasks.task import Claimed, Lease, TaskStatus
+from holdfast.work.attempt import Attempt, Flowing, Why
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 
@@ -63,14 +64,19 @@ class Slots:
         holding: Holding,
         worker_id: str,
         default_tries: int,
+        begin_flow: Callable[[Attempt, Journal | None], Flowing],
         hungry: Callable[[], None],
     ) -> None:
         self.count = count
-        self._store, self._functions, self._executors = store, functions, executors
-        self._settling, self._holding, self._hungry = settling, holding, hungry
-        self._worker_id, self._default_tries = worker_id, default_tries
+        self.store, self.holding = store, holding
+        self.worker_id, self.default_tries = worker_id, default_tries
+        self.begin_flow = begin_flow
+        self._functions, self._executors = functions, executors
+        self._settling, self._hungry = settling, hungry
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
+        self._resting: dict[UUID, Attempt] = {}  # functions that only wait, and need no slot
+        self._returning: deque[asyncio.Future[None]] = deque()
         self._alone: Claimed | None = None
         self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
@@ -95,7 +101,7 @@ class Slots:
     @property
     def occupied(self) -> int:
         """Slots that are taken, also by what could not be stopped."""
-        return len(self._running) + self._executors.stranded
+        return len(self._running) - len(self._resting) + self._executors.stranded
 
     @property
     def patience(self) -> float | None:
@@ -162,6 +168,9 @@ class Slots:
     async def drain(self, patience: float) -> None:
         """Wait for what runs, then hand that back too."""
         self.close()
+        for attempt in list(self._resting.values()):
+            if attempt.began:
+                attempt.began.hurry()
         await self._until_idle(patience)
         for attempt in self._running.copy():
             self._stop(attempt, Why.DRAIN)
@@ -180,6 +189,11 @@ class Slots:
         """See to it that whatever can start does. One slot is woken; before it starts an attempt
         it wakes the next, should its own have to wait: so a burst of tasks that never wait costs
         one asyncio task, not one each."""
+        while self._returning and self.occupied < self.count:
+            turn = self._returning.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return  # it takes its slot before anything new starts
         if not self._waking and self._can_start():
             self._waking = True
             # In a context of our own: a function that ends may have left something in its own.
@@ -194,7 +208,7 @@ class Slots:
             return True
         # Whatever is lost together with one that must be alone would pay for it: so nothing else
         # may be held, not even what has ended and is not written yet.
-        return self._alone is not None and not self._running and len(self._holding) <= 1
+        return self._alone is not None and not self._running and len(self.holding) <= 1
 
     def _next(self) -> Claimed | None:
         """Who starts now."""
@@ -226,7 +240,7 @@ class Slots:
         self._waking = False
         me = asyncio.current_task()
         assert me is not None
-        clean, since = copy_context(), self._holding.now()
+        clean, since = copy_context(), self.holding.now()
         while claimed := self._next():
             attempt = self._attempt(claimed)
             if attempt is None:
@@ -240,9 +254,9 @@ class Slots:
             self._end(attempt, settlement)
             if attempt.why is not None or me.cancelling() or copy_context() != clean:
                 break  # it was cancelled, or left something behind: a fresh one goes on
-            if self._holding.now() - since > _LONGEST_TURN:
+            if self.holding.now() - since > _LONGEST_TURN:
                 await asyncio.sleep(0)
-                since = self._holding.now()
+                since = self.holding.now()
         self.fill()
 
     def _attempt(self, claimed: Claimed) -> Attempt | None:
@@ -255,12 +269,8 @@ class Slots:
             claimed,
             function,
             self._executors.choose(function, claimed),
-            self._store,
-            self._holding,
-            worker_id=self._worker_id,
-            default_tries=self._default_tries,
-            started=self._holding.now(),
-            released=self._note,
+            self,
+            self.holding.now(),
         )
         if claimed.cancel_requested or claimed.expired:
             outcome = Cancelled() if claimed.cancel_requested else Expired()
@@ -292,6 +302,7 @@ class Slots:
         if attempt.timer:
             attempt.timer.cancel()
         self._running.discard(attempt)
+        self._wakes(attempt)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement)
@@ -302,24 +313,69 @@ class Slots:
 
     def _settle(self, attempt: Attempt, settlement: Settlement | None) -> None:
         if settlement is None:
-            self._holding.drop([attempt.claimed.lease])
+            self.holding.drop([attempt.claimed.lease])
             return
-        seconds = max(self._holding.now() - attempt.started, 1) / 1_000_000
+        seconds = max(self.holding.now() - attempt.started, 1) / 1_000_000
         self._average = 0.9 * self._average + 0.1 * seconds if self._average else seconds
         if attempt.committed:
-            self._note(attempt, settlement)
+            self.released(attempt, settlement)
         else:
-            self._settling.add(Ended(attempt.claimed, settlement, seconds))
+            self._settling.add(Ended(attempt.claimed, settlement, seconds, attempt.orphans))
 
-    def _note(self, attempt: Attempt, settlement: Settlement) -> None:
+    def released(self, attempt: Attempt, settlement: Settlement) -> None:
         """It was written elsewhere."""
-        seconds = (self._holding.now() - attempt.started) / 1_000_000
+        seconds = (self.holding.now() - attempt.started) / 1_000_000
         self._settling.note(Ended(attempt.claimed, settlement, seconds))
 
     def _put_down(self, claimed: Claimed) -> None:
         """Give it back with its place and its attempt: it was not started."""
         settlement = Settlement(verdict=Verdict.HANDED_BACK, refund=True)
         self._settling.add(Ended(claimed, settlement, 0.0))
+
+    # ── functions that wait ──────────────────────────────────────────────────────────────────
+
+    def rest(self, attempt: Attempt) -> None:
+        """It only waits: others may have its slot."""
+        if not attempt.resting and attempt in self._running:
+            attempt.resting = True
+            self._resting[attempt.claimed.lease.task] = attempt
+            if self._closed and attempt.began:
+                attempt.began.hurry()
+            self.fill()
+            self._hungry()
+
+    async def resume(self, attempt: Attempt) -> None:
+        """It goes on: in its turn, before anything new starts."""
+        while attempt.resting and self.occupied >= self.count and not self._closed:
+            turn = self._loop.create_future()
+            self._returning.append(turn)
+            await turn
+        self._wakes(attempt)
+
+    def _wakes(self, attempt: Attempt) -> None:
+        if attempt.resting:
+            attempt.resting = False
+            del self._resting[attempt.claimed.lease.task]
+
+    def hint(self, task: UUID) -> bool:
+        """Something may have come for it; whether it is here."""
+        attempt = self._resting.get(task)
+        if attempt is None or attempt.began is None:
+            return False
+        attempt.began.hint()
+        return True
+
+    def tell_parent(self, ended: Ended) -> bool:
+        """A child has ended, and its parent waits here."""
+        attempt = self._resting.get(ended.task.parent) if ended.task.parent else None
+        if attempt is None or attempt.began is None:
+            return False
+        if ended.settlement.verdict is Verdict.DONE:
+            end = Ending(status=TaskStatus.DONE, result=ended.settlement.result, failure=None)
+            attempt.began.ended(ended.task.lease.task, end)
+        else:
+            attempt.began.hint()
+        return True
 
     # ── told by the renewal ──────────────────────────────────────────────────────────────────
 
@@ -335,7 +391,7 @@ class Slots:
                 logger.warning("task %s: its lease is lost, it is stopped", task)
                 attempt.context.cancel_requested = True
                 self._stop(attempt, Why.LOST)
-        self._holding.drop(leases)
+        self.holding.drop(leases)
         self.fill()
         self._hungry()
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import WorkerRecord
+from holdfast.answers import Journal, WorkerRecord
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.notifier import EVERYTHING, Hint, Notifier
@@ -20,6 +20,7 @@ from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
+from holdfast.work.attempt import Attempt, Flowing
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.pace import Pace, Polling
@@ -85,9 +86,11 @@ class Worker:
         executors: Executors,
         serving: Callable[[], Serving],
         declare: Callable[[], Awaitable[None]],
+        begin_flow: Callable[[Store, Attempt, Journal | None], Flowing],
         lifecycle: WorkerLifecycle,
     ) -> None:
-        self._notifier, self._observer = notifier, observer
+        self._store, self._notifier, self._observer = store, notifier, observer
+        self._chores: set[asyncio.Task[None]] = set()
         self._settings, self._lifecycle, self._record = settings, lifecycle, record
         self._functions, self._serving = functions, serving
         self._loop = asyncio.get_running_loop()
@@ -125,6 +128,7 @@ class Worker:
             holding=holding,
             worker_id=record.name,
             default_tries=settings.default_tries,
+            begin_flow=lambda attempt, journal: begin_flow(store, attempt, journal),
             hungry=self._wake.set,
         )
         self._renewal = Renewal(
@@ -311,6 +315,10 @@ class Worker:
                 if hint.name == "*" or queues is None or hint.name in queues:
                     self._hinted = True
                     self.look_now()
+            case "wake":
+                with suppress(ValueError):
+                    if not self._slots.hint(UUID(hint.name)):
+                        self.look_now()
             case "cancel":
                 with suppress(ValueError):
                     if UUID(hint.name) in self._slots:
@@ -327,10 +335,13 @@ class Worker:
     def _any_fenced(self) -> bool:
         return any(function.traits.fenced for function in self._functions().values())
 
-    def _written(self, batch: Sequence[Ended]) -> None:
-        """A settle makes room behind a limit, here and elsewhere; and what is handed back is for
-        others."""
+    def _written(self, batch: Sequence[Ended], refused: frozenset[UUID]) -> None:
+        """A settle makes room behind a limit, here and elsewhere; what is handed back is for
+        others; a child's end is for its parent."""
         self._slots.fill()
+        if any(one.settlement.delay is not None for one in batch):
+            self._wake.set()  # it may be due before the next look
+        self._tell_families([e for e in batch if e.task.lease.task not in refused])
         limited = self._claiming.limited
         back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
@@ -338,6 +349,28 @@ class Worker:
             self._notifier.tell(Hint("work", queue) for queue in back | room)
         if room:
             self.look_now()
+
+    def _tell_families(self, batch: Sequence[Ended]) -> None:
+        ended = [e for e in batch if e.task.parent and e.settlement.verdict.final]
+        elsewhere = {e.task.parent for e in ended if not self._slots.tell_parent(e)}
+        waiting = {e.task.lease.task for e in batch if e.settlement.verdict is Verdict.WAITING}
+        if told := elsewhere | waiting:  # what it waits for may have come in the same moment
+            self._notifier.tell(Hint("wake", str(task)) for task in told)
+        if orphans := [orphan for e in batch for orphan in e.orphans]:
+            self._cancel_soon(orphans)
+
+    def _cancel_soon(self, tasks: Sequence[UUID]) -> None:
+        cancelling = self._loop.create_task(self._cancel(tasks))
+        self._chores.add(cancelling)
+        cancelling.add_done_callback(self._chores.discard)
+
+    async def _cancel(self, tasks: Sequence[UUID]) -> None:
+        try:
+            await self._store.cancel(tasks)
+        except StoreError as error:
+            logger.warning("%d children of ended tasks run on: %s", len(tasks), error)
+            return
+        self._notifier.tell(Hint("cancel", str(task)) for task in tasks)
 
     def _from_outside(self, act: Callable[[Any], None], news: Any) -> None:
         """The renewal speaks in its own thread."""
