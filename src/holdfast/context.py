@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid5
 
+from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, TaskCancelled
+from holdfast.ids import chance, new_uuid
 from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
@@ -18,6 +19,7 @@ from holdfast.tasks.task import Claimed
 __all__ = ["Asking", "Context", "Keeper", "current", "entered", "running"]
 
 logger = logging.getLogger("holdfast.task")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Keeper(Protocol):
@@ -193,18 +195,17 @@ class Context:
 
     def now(self) -> datetime:
         """The time, the same in every run of this code."""
-        data = self._recorded("now", lambda: encode(datetime.now(UTC)))
-        found: datetime = decode(data, datetime)
-        return found
+        wall: int = decode(self._recorded("now", lambda: encode(SystemClock().wall())), int)
+        return _EPOCH + timedelta(microseconds=wall)
 
     def random(self) -> float:
         """A number from 0 to 1, the same in every run of this code."""
-        found: float = decode(self._recorded("random", lambda: encode(random.random())), float)
+        found: float = decode(self._recorded("random", lambda: encode(chance())), float)
         return found
 
     def uuid(self) -> UUID:
         """A random id, the same in every run of this code."""
-        found: UUID = decode(self._recorded("uuid", lambda: encode(uuid4())), UUID)
+        found: UUID = decode(self._recorded("uuid", lambda: encode(new_uuid())), UUID)
         return found
 
     def _recorded(self, name: str, make: Callable[[], bytes]) -> bytes:

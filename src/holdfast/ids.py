@@ -1,11 +1,12 @@
 """Ids that are made by the caller, so that asking twice is harmless."""
 
 import os
+import random
 import threading
 import time
-from uuid import UUID
+from uuid import UUID, uuid4
 
-__all__ = ["new_grant", "new_id", "new_worker_id"]
+__all__ = ["chance", "new_grant", "new_id", "new_uuid", "new_worker_id"]
 
 _lock = threading.Lock()
 _last = 0
@@ -32,3 +33,13 @@ def new_grant() -> UUID:
 def new_worker_id() -> int:
     """The id of one start of a worker: two containers with pid 1 never share one."""
     return int.from_bytes(os.urandom(8)) >> 1
+
+
+def new_uuid() -> UUID:
+    """A random UUID, for people's own use."""
+    return uuid4()
+
+
+def chance() -> float:
+    """From 0 to 1."""
+    return random.random()

@@ -262,10 +262,6 @@ class Worker:
                 reachable = False
                 await self._rest(self._pace.rest(None, random.random()))
                 continue
-            except Exception:  # such as a row that this release cannot read
-                logger.exception("a claim failed; trying again")
-                await self._rest(self._pace.rest(None, random.random()))
-                continue
             reachable = True
             self.vitals.answered()
             if found.tasks:
