@@ -78,12 +78,11 @@ async def test_records_are_bounded_in_length_and_number(executor, caplog):
     assert len(told(caplog)[0].getMessage()) == 8_000
     sent: list[wire.Logged] = []
     handler = records.LineHandler(sent.append, is_sending=lambda: False, number=lambda: 1)
-    handler._since = float("inf")  # all within one second
     record = logging.LogRecord("n", logging.INFO, "p", 1, "m", (), None)
     for _ in range(1_500):
         handler.handle(record)
     assert len(sent) == 1_000
-    handler._since = 0.0  # a second later
+    record.created += 1.0
     handler.handle(record)
     assert "500 log records were left out" in sent[1_000].message
     assert len(sent) == 1_002

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -41,18 +40,17 @@ class LineHandler(logging.Handler):
                 logging.lastResort.handle(record)
             return
         try:
-            if self._has_room():
+            if self._has_room(record.created):
                 self._send(_as_data(record, self._number()))
         except Exception:  # as all handlers do: logging must not end what it is about
             self.handleError(record)
 
-    def _has_room(self) -> bool:
-        now = time.monotonic()
-        if now - self._since >= 1.0:
+    def _has_room(self, now: float) -> bool:
+        if abs(now - self._since) >= 1.0:  # the clock may be set back
             left_out, self._left_out = self._left_out, 0
             self._since, self._count = now, 0
             if left_out:
-                self._send(_about(left_out, self._number()))
+                self._send(_about(left_out, now, self._number()))
         self._count += 1
         self._left_out += self._count > _MOST_RECORDS
         return self._count <= _MOST_RECORDS
@@ -76,12 +74,12 @@ def _as_data(record: logging.LogRecord, number: int) -> wire.Logged:
     )
 
 
-def _about(left_out: int, number: int) -> wire.Logged:
+def _about(left_out: int, now: float, number: int) -> wire.Logged:
     message = (
         f"{left_out:,} log records were left out: a process may write {_MOST_RECORDS:,} a second"
     )
     return wire.Logged(
-        number=number, name=_OWN, level=logging.WARNING, message=message, created=time.time(),
+        number=number, name=_OWN, level=logging.WARNING, message=message, created=now,
         path=__file__, line=0, function="", pid=os.getpid(), trace=None,
     )  # fmt: skip
 
