@@ -1,6 +1,7 @@
 """Durable functions in two flavours, found by other processes under the name of this module."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -319,3 +320,30 @@ def hidden() -> None: ...
 
 
 found_elsewhere = durable(name="elsewhere", isolation="process")(hidden)
+
+
+@durable
+def log(text: str, times: int = 1) -> None:
+    mine = logging.getLogger("tests.child")
+    mine.debug("too much")
+    for _ in range(times):
+        mine.info("%s", text)
+    try:
+        raise ValueError("no")
+    except ValueError:
+        current().logger.exception("it broke")
+
+
+@durable
+def log_and_crash() -> None:
+    logging.getLogger("tests.child").error("last words")
+    os._exit(3)
+
+
+@durable
+def log_in_a_fork() -> int:
+    child = os.fork()
+    if child == 0:
+        logging.getLogger("tests.child").error("from the fork")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,6 +1,7 @@
 """The inside of a child process: takes one call after the other from the line to its worker."""
 
 import contextvars
+import logging
 import os
 import socket
 import sys
@@ -21,6 +22,7 @@ from holdfast.executors.calling import call
 from holdfast.executors.outcomes import raised_by
 from holdfast.executors.places import Place
 from holdfast.executors.ready import Ready
+from holdfast.executors.records import LineHandler, take_levels
 from holdfast.function import Function
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import plain
@@ -36,6 +38,7 @@ def main() -> None:
     lifeline.tie(pipe, parent)
     with socket.socket(fileno=line) as sock:
         child = Child(Line(sock))
+        logging.getLogger().addHandler(child.log_handler())
         rlimits.limit_memory(memory[0] if memory else None)
         child.serve()
 
@@ -46,12 +49,21 @@ class Line:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lock = threading.Lock()
+        self._sender: int | None = None
+
+    def is_sending(self) -> bool:
+        """Whether it is this thread that sends: a signal handler may have come in between."""
+        return self._sender == threading.get_ident()
 
     def send(self, message: wire.FromChild) -> None:
         data = wire.frame(message)
         try:
             with self._lock:
-                self._sock.sendall(data)
+                self._sender = threading.get_ident()
+                try:
+                    self._sock.sendall(data)
+                finally:
+                    self._sender = None
         except OSError:  # nobody is there
             lifeline.end_group()
 
@@ -84,11 +96,18 @@ class Child:
         self._numbers = count(1)
         self._now: tuple[int, Context] | None = None
         self._found: dict[Place, Function[..., Any, Any]] = {}
+        self._levels: dict[str, int] = {}
 
     def serve(self) -> None:
         threading.Thread(target=self._hear, name="holdfast-line", daemon=True).start()
         while (given := self._runs.get()) is not None:
             self._run(*given)
+
+    def log_handler(self) -> LineHandler:
+        def number() -> int:
+            return self._now[0] if self._now else 0  # before the first call
+
+        return LineHandler(self._line.send, is_sending=self._line.is_sending, number=number)
 
     def ask(self, number: int, task: UUID, message: Any) -> Future[bytes | None]:
         """Send a question, made by `message(ask)`; the answer comes by the listening thread."""
@@ -139,6 +158,9 @@ class Child:
         message: wire.FromChild
         function = None
         try:
+            if run.levels != self._levels:  # else what the function's module has set stays
+                self._levels = run.levels
+                take_levels(run.levels)
             function = self._find(run)
             args, kwargs = function.signature.unpack(run.claimed.payload)
             inside = contextvars.copy_context()

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.context import Context
 from holdfast.errors import HoldfastError, InvalidInput, LeaseLost, ProcessDied
-from holdfast.executors import wire
+from holdfast.executors import records, wire
 from holdfast.executors.outcomes import FunctionRaised
 from holdfast.executors.places import check_not_importing, place_of
 from holdfast.executors.spawned import Limits, Nonsense, Spawned
@@ -118,6 +118,7 @@ class ProcessExecutor:
             cancel_requested=context.cancel_requested,
             surroundings=_surroundings(),
             cpu_limit=function.traits.cpu_limit,
+            levels=records.levels(),
         )
 
     async def _call(self, child: Spawned, message: wire.Run, context: Context) -> bytes:
@@ -163,6 +164,8 @@ class ProcessExecutor:
                         started = started or current
                     case wire.Progress() | wire.Saved():
                         await child.send(await _served(said, context, current))
+                    case wire.Logged():
+                        records.handle(said, context if current else None)
                     case wire.Returned() | wire.Threw():
                         if current:
                             return said

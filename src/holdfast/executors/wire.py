@@ -13,6 +13,7 @@ __all__ = [
     "Answer",
     "Cancel",
     "FromChild",
+    "Logged",
     "Progress",
     "Refusal",
     "Returned",
@@ -51,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cancel_requested: bool
     surroundings: Surroundings
     cpu_limit: float | None = None
+    levels: dict[str, int] = {}  # of loggers
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -91,6 +93,21 @@ class Threw(msgspec.Struct, frozen=True, tag=True):
     worn: bool = False
 
 
+class Logged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A log record, as text and numbers."""
+
+    number: int
+    name: str
+    level: int
+    message: str
+    created: float
+    path: str
+    line: int
+    function: str
+    pid: int
+    trace: str | None
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     number: int
     ask: int
@@ -105,7 +122,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 ToChild = Run | Cancel | Answer | Stop
-FromChild = Started | Returned | Threw | Progress | Saved
+FromChild = Started | Returned | Threw | Progress | Saved | Logged
 
 _encoder = msgspec.msgpack.Encoder()
 _to_child: msgspec.msgpack.Decoder[ToChild] = msgspec.msgpack.Decoder(ToChild)

@@ -111,6 +111,8 @@ class JsonFormatter(logging.Formatter):
         line |= {name: v for name in _FIELDS if (v := getattr(record, name, "")) != ""}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:  # it comes from another process
+            line["exception"] = record.exc_text
         return json.dumps(line, default=str)
 
 

@@ -3,7 +3,6 @@ batches grow with the load, and a lone task waits for nobody."""
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
@@ -149,4 +148,4 @@ class Settling:
         )
         said = f"its result could not be stored: {type(error).__name__}: {error}"
         outcome = Errored(Failure(type="ResultNotStored", message=said[:1000]))
-        return Ended(task, settle(facts, outcome, random.random()), ended.seconds)
+        return Ended(task, settle(facts, outcome), ended.seconds)
