@@ -22,7 +22,8 @@ from sqlalchemy.orm import Session
 from holdfast.errors import InvalidInput, KeyConflict, StoreError, StoreUnreachable
 from holdfast.stores.postgres.address import channel, hint_payload
 from holdfast.tasks.retry import RetryPolicy
-from tests.contract.acts import claim, draft, ids_of, put_one
+from holdfast.tasks.task import TaskStatus
+from tests.contract.acts import DONE, claim, draft, ids_of, put_one
 from tests.postgres.libraries import AWAITED, BLOCKING, Open, django_connection
 
 EVERY = AWAITED | BLOCKING
@@ -278,6 +279,23 @@ async def test_a_session_inside_run_sync_can_be_written_to(store, url):
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_asyncpg_outside_a_transaction_is_refused(store, url, conn):
+    await put_one(store)
+    (held,) = await claim(store)
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as lent:
+        for theirs in (conn, lent):
+            with pytest.raises(InvalidInput, match=r"`async with conn\.transaction\(\)"):
+                await store.enqueue([draft()], conn=theirs)
+            with pytest.raises(InvalidInput, match=r"`async with conn\.transaction\(\)"):
+                await store.settle([(held.lease, DONE)], conn=theirs)
+        await lent.execute("begin")
+        await store.settle([(held.lease, DONE)], conn=lent)
+        (id,) = await store.enqueue([draft()], conn=lent)
+        await lent.execute("commit")
+    assert (await store.get(held.lease.task)).status is TaskStatus.DONE
+    assert ids_of(await claim(store)) == [id]
 
 
 async def test_psycopg_in_autocommit_is_refused_outside_a_transaction(store, url):
