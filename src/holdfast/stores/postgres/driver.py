@@ -119,12 +119,13 @@ class PostgresDriver:
         """A transaction of yours, on a connection of ours that no other call waits for.
 
         Leaving the block commits, an error rolls back. What your own statements raise is asyncpg's.
+        Its isolation level is read committed, whatever the database's default.
         """
         self._pool.check()
         async with AsyncExitStack() as stack:
             with self._explained(explain):
                 conn = await stack.enter_async_context(self._apart.connection(self._timeout))
-                transaction = conn.transaction()
+                transaction = conn.transaction(isolation="read_committed")
                 async with asyncio.timeout(self._timeout):
                     await transaction.start()
             try:
@@ -178,7 +179,11 @@ class PostgresDriver:
     ) -> Sequence[Row]:
         statement, names = self._statements[verb]
         values = (parameters[name] for name in names)
-        return await conn.fetch(statement, *values, timeout=within)
+        if not self._pool.must_ask:
+            return await conn.fetch(statement, *values, timeout=within)
+        async with asyncio.timeout(within), _begun(conn):
+            rows: Sequence[Row] = await conn.fetch(statement, *values)
+            return rows
 
     async def _copy(
         self, conn: asyncpg.Connection, _: str, parameters: dict[str, Any], within: float
@@ -189,24 +194,15 @@ class PostgresDriver:
         ready = {"id": "ids", "lane": "lanes", "np": "nps", "child": "children"}
         parents = parameters["parents"]
         given = {**parameters, "children": parents and [p is not None for p in parents]}
-        async with asyncio.timeout(within):
-            # Not by `conn.transaction()`: its rollback would wait without end for an answer.
-            await conn.execute("begin")
-            try:
-                for table, columns in (("task", task), ("ready", ready)):
-                    filled = {
-                        column: given[name] for column, name in columns.items() if given[name]
-                    }
-                    await conn.copy_records_to_table(
-                        table,
-                        schema_name=self.schema,
-                        columns=list(filled),
-                        records=zip(*filled.values(), strict=True),
-                    )
-            except asyncpg.PostgresError:
-                await conn.execute("rollback")
-                raise
-            await conn.execute("commit")
+        async with asyncio.timeout(within), _begun(conn):
+            for table, columns in (("task", task), ("ready", ready)):
+                filled = {column: given[name] for column, name in columns.items() if given[name]}
+                await conn.copy_records_to_table(
+                    table,
+                    schema_name=self.schema,
+                    columns=list(filled),
+                    records=zip(*filled.values(), strict=True),
+                )
         return [(None, None, None)]
 
     def _patience(self, verb: str, parameters: dict[str, Any]) -> float:
@@ -275,6 +271,18 @@ class PostgresDriver:
             yield
         except PROBLEMS as error:
             raise how(error, self.schema, self._where) from error
+
+
+@asynccontextmanager
+async def _begun(conn: asyncpg.Connection) -> AsyncIterator[None]:
+    """Not by `conn.transaction()`: its rollback would wait without end for an answer."""
+    await conn.execute("begin isolation level read committed")
+    try:
+        yield
+    except asyncpg.PostgresError:
+        await conn.execute("rollback")
+        raise
+    await conn.execute("commit")
 
 
 def _fits_copy(parameters: dict[str, Any]) -> bool:
