@@ -257,6 +257,50 @@ async def test_what_was_prepared_may_be_written_again_after_a_rollback(store, ur
     assert ids_of(await claim(store)) == ids
 
 
+async def test_a_wrong_connection_spoils_no_right_one(store, url, postgres_current):
+    prepared = await store.prepare([draft()])
+    with psycopg.connect(postgres_current.url) as wrong:
+        with pytest.raises(InvalidInput, match="of this store is not"):
+            prepared.write(wrong)
+        assert wrong.execute("select 1").fetchall() == [(1,)]
+    with psycopg.connect(url) as right:
+        ids = prepared.write(right)
+    assert ids_of(await claim(store)) == ids
+
+
+async def test_what_is_prepared_after_the_schema_was_made_anew_can_be_written(store, url, conn):
+    await store.prepare([draft()])
+    await conn.execute("drop schema holdfast cascade")
+    await store.migrate()
+    with psycopg.connect(url) as theirs:
+        with pytest.raises(InvalidInput, match="of this store is not"):
+            (await store.prepare([draft()])).write(theirs)
+        (await store.prepare([draft()])).write(theirs)
+
+
+async def test_another_server_that_was_set_up_alike_is_refused(store, url):
+    prepared = await store.prepare([draft()])
+    name, table, server = store._driver._home
+    store._driver._home = (name, table, server + 1)
+    with psycopg.connect(url) as theirs, pytest.raises(InvalidInput, match="of this store is not"):
+        prepared.write(theirs)
+
+
+async def test_a_role_that_may_not_ask_for_the_server_can_write(store, url, conn):
+    role = f"humble_{uuid4().hex}"
+    await conn.execute("revoke execute on function pg_control_system() from public")
+    await conn.execute(f"create role {role}; grant usage on schema holdfast to {role}")
+    await conn.execute(f"grant all on all tables in schema holdfast to {role}")
+    await conn.execute(f"grant all on all sequences in schema holdfast to {role}")
+    try:
+        async with conn.transaction():
+            await conn.execute(f"set local role {role}")
+            (id,) = await store.enqueue([draft()], conn=conn)
+        assert ids_of(await claim(store)) == [id]
+    finally:
+        await conn.execute(f"drop owned by {role}; drop role {role}")
+
+
 async def test_nothing_prepared_is_nothing_written(store):
     assert (await store.prepare([])).write(None) == []
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from importlib.resources import files
@@ -29,7 +29,14 @@ _TRIES = 10
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _BULK = 1000  # from this many rows on, COPY is quicker than a statement with arrays
 _NOT_BY_COPY = ("delays", "run_ats", "expires", "keys", "concurrency_keys")
-_HOME = "select current_database()::text, to_regclass($1::text)::oid"
+_HOME = """
+select
+  current_database()::text, to_regclass($1::text)::oid,
+  has_function_privilege('pg_control_system()', 'execute')
+"""
+# Two servers that were set up alike may number their tables alike. Asked apart: where it is not
+# allowed, the caller's transaction would fail.
+_SERVER = "select system_identifier from pg_control_system()"
 _ROLLBACK = 5.0
 _STOPPED = 5.0  # for the server to say that it has stopped a query
 
@@ -61,6 +68,7 @@ class PostgresDriver:
         self._pool = Pool(url, connections)
         self._apart = Pool(url, transactions)
         self._home: Row = None
+        self._is_doubtful = False
         self._neighbours: WeakSet[Any] = WeakSet()  # callers' connections that lead to our home
         self._statements = {
             verb: queries.numbered(schemas.localised(sql, schema))
@@ -90,8 +98,8 @@ class PostgresDriver:
         with self._explained_theirs():
             raw = await theirs.raw()
             if raw not in self._neighbours:
-                (found,) = await theirs.fetch(_HOME, self._place)
-                if tuple(found) != self._home:
+                found = await self._locate(theirs.fetch)
+                if not _same(found, self._home):
                     await self._learn_home()
                 self._check_neighbour(raw, found)
             statement, values = self._telling(verb, parameters, tell)
@@ -104,13 +112,14 @@ class PostgresDriver:
         with self._explained_theirs():
             raw = theirs.raw()
             if raw not in self._neighbours:
-                (found,) = theirs.fetch(_HOME, self._place)
-                self._check_neighbour(raw, found)
+                ((name, table, may_ask),) = theirs.fetch(_HOME, self._place)
+                server = theirs.fetch(_SERVER)[0][0] if may_ask else None
+                self._check_neighbour(raw, (name, table, server))
             statement, values = self._telling(verb, parameters, tell)
             return theirs.fetch(statement, *values)
 
     async def get_ready(self) -> None:
-        if self._home is None:
+        if self._home is None or self._is_doubtful:
             with self._explained(explain):
                 await self._learn_home()
 
@@ -235,14 +244,21 @@ class PostgresDriver:
         return f'"{self.schema}".task'
 
     async def _learn_home(self) -> None:
-        async with self._pool.connection(self._timeout) as ours:
-            (home,) = await ours.fetch(_HOME, self._place, timeout=self._timeout)
-        self._home = tuple(home)
+        async with self._pool.connection(self._timeout) as ours, asyncio.timeout(self._timeout):
+            self._home = await self._locate(ours.fetch)
+        self._is_doubtful = False
+
+    async def _locate(self, fetch: Callable[..., Awaitable[Sequence[Row]]]) -> Row:
+        """The database's name, the number of our table in it, and that of the server, if we may
+        know it."""
+        ((name, table, may_ask),) = await fetch(_HOME, self._place)
+        server = (await fetch(_SERVER))[0][0] if may_ask else None
+        return name, table, server
 
     def _check_neighbour(self, raw: Any, found: Row) -> None:
         """Once for each connection: a task that went into another database would be lost."""
-        if self._home is None or tuple(found) != self._home or self._home[1] is None:
-            self._home = None  # the schema may have been made anew: learn it again the next time
+        if not _same(found, self._home):
+            self._is_doubtful = True  # the schema may have been made anew: look the next time
             raise InvalidInput(
                 f"conn= is connected to the database {found[0]!r}, where the schema "
                 f"{self.schema!r} of this store is not; connect it to {self._where}"
@@ -283,6 +299,13 @@ async def _begun(conn: asyncpg.Connection) -> AsyncIterator[None]:
         await conn.execute("rollback")
         raise
     await conn.execute("commit")
+
+
+def _same(found: Row, home: Row) -> bool:
+    """Whether both are the same place, where a store is."""
+    if home is None or home[1] is None or found[:2] != home[:2]:
+        return False
+    return found[2] is None or home[2] is None or bool(found[2] == home[2])
 
 
 def _fits_copy(parameters: dict[str, Any]) -> bool:
