@@ -126,9 +126,10 @@ class Working(Protocol):
 
         A settle that was already written by this very lease counts as accepted.
 
-        With `conn` (what `transaction()` yields, or a caller's connection) it is written when that
-        transaction commits. Then a refusal raises `LeaseLost`, so that all is rolled back, and the
-        answer is what to `wake_up` after the commit; `transaction()` does so by itself.
+        With `conn` (what `transaction()` yields, or a caller's connection inside its transaction)
+        it is written when that transaction commits. Then a refusal raises `LeaseLost`, so that all
+        is rolled back, and the answer is what to `wake_up` after the commit; `transaction()` does
+        so by itself.
         """
         ...
 

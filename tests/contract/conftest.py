@@ -21,12 +21,18 @@ DIALECTS = {
     "postgres": "postgres",
     "postgres-15": "postgres",
     "pgbouncer": "postgres",
+    "serializable": "postgres",
+    "serializable-pgbouncer": "postgres",
 }
 SERVERS = {
     "postgres": "postgres_current",
     "postgres-15": "postgres_15",
     "pgbouncer": "pgbouncer",
+    "serializable": "postgres_current",
+    "serializable-pgbouncer": "pgbouncer",
 }
+# What depends on others' commits being seen; here the database's default would have it otherwise.
+SERIALIZABLE = ("claim", "contended", "isolation", "limits", "recover", "settle")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,9 +49,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _concerns(item: pytest.Item) -> bool:
     only = getattr(getattr(item, "module", None), "ONLY", None)
     given = getattr(item, "callspec", None)
-    if HERE not in item.path.parents or only is None or given is None:
+    if HERE not in item.path.parents or given is None or "keeper" not in given.params:
         return True
-    return bool(DIALECTS[given.params["keeper"]] == only)
+    keeper = given.params["keeper"]
+    if (
+        keeper.startswith("serializable")
+        and item.path.stem.removeprefix("test_") not in SERIALIZABLE
+    ):
+        return False
+    return only is None or bool(DIALECTS[keeper] == only)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=DIALECTS)
@@ -58,18 +70,20 @@ async def keeper(request: pytest.FixtureRequest) -> AsyncIterator[Keeper]:
             yield kept
     else:
         server = request.getfixturevalue(SERVERS[request.param])
-        with _database(server) as (url, direct):
+        level = "serializable" if "serializable" in request.param else "read committed"
+        with _database(server, level) as (url, direct):
             async with aclosing(await PostgresKeeper.open(url, direct)) as kept:
                 yield kept
 
 
 @contextmanager
-def _database(server: AnyPostgres) -> Iterator[tuple[str, str]]:
+def _database(server: AnyPostgres, level: str) -> Iterator[tuple[str, str]]:
     with servers.fresh_database(server) as url:
         name = url.rpartition("/")[2]
         direct = servers.with_database(server.admin_url, name)
         # The contract is about what is written, not about what survives a power cut.
         servers.ask(direct, f"alter database {name} set synchronous_commit = off")
+        servers.ask(direct, f"alter database {name} set default_transaction_isolation = '{level}'")
         yield url, direct
 
 

@@ -144,7 +144,7 @@ class PostgresKeeper:
     async def transaction(self, *, keep: bool) -> AsyncIterator[asyncpg.Connection]:
         conn = await asyncpg.connect(self.url, statement_cache_size=0)
         try:
-            transaction = conn.transaction()
+            transaction = conn.transaction(isolation="read_committed")
             await transaction.start()
             try:
                 yield conn

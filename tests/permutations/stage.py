@@ -49,11 +49,11 @@ class Actor:
     # ── as a driver ──────────────────────────────────────────────────────────────────────────
 
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
-        if verb == "lanes":
-            return await self._driver.call_on(self.conn, verb, **parameters)
         if verb in ONE_STEP:
             await self._turn()
-            return await self._driver.call_on(self.conn, verb, **parameters)
+        if verb in ONE_STEP or verb == "lanes":
+            async with self.conn.transaction():
+                return await self._driver.call_on(self.conn, verb, **parameters)
         await self._turn()
         await self.conn.execute("begin")
         if self.begins_apart:

@@ -43,7 +43,7 @@ class Explained(PostgresDriver):
         self._conn.add_log_listener(self._heard)
 
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
-        return await self.call_on(self._conn, verb, **parameters)
+        return await self._fetch(self._conn, verb, parameters, None)
 
     def take(self) -> list[Look]:
         looks, self.looks = self.looks, []

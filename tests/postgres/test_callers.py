@@ -22,7 +22,8 @@ from sqlalchemy.orm import Session
 from holdfast.errors import InvalidInput, KeyConflict, StoreError, StoreUnreachable
 from holdfast.stores.postgres.address import channel, hint_payload
 from holdfast.tasks.retry import RetryPolicy
-from tests.contract.acts import claim, draft, ids_of, put_one
+from holdfast.tasks.task import TaskStatus
+from tests.contract.acts import DONE, claim, draft, ids_of, put_one
 from tests.postgres.libraries import AWAITED, BLOCKING, Open, django_connection
 
 EVERY = AWAITED | BLOCKING
@@ -256,6 +257,50 @@ async def test_what_was_prepared_may_be_written_again_after_a_rollback(store, ur
     assert ids_of(await claim(store)) == ids
 
 
+async def test_a_wrong_connection_spoils_no_right_one(store, url, postgres_current):
+    prepared = await store.prepare([draft()])
+    with psycopg.connect(postgres_current.url) as wrong:
+        with pytest.raises(InvalidInput, match="of this store is not"):
+            prepared.write(wrong)
+        assert wrong.execute("select 1").fetchall() == [(1,)]
+    with psycopg.connect(url) as right:
+        ids = prepared.write(right)
+    assert ids_of(await claim(store)) == ids
+
+
+async def test_what_is_prepared_after_the_schema_was_made_anew_can_be_written(store, url, conn):
+    await store.prepare([draft()])
+    await conn.execute("drop schema holdfast cascade")
+    await store.migrate()
+    with psycopg.connect(url) as theirs:
+        with pytest.raises(InvalidInput, match="of this store is not"):
+            (await store.prepare([draft()])).write(theirs)
+        (await store.prepare([draft()])).write(theirs)
+
+
+async def test_another_server_that_was_set_up_alike_is_refused(store, url):
+    prepared = await store.prepare([draft()])
+    name, table, server = store._driver._home
+    store._driver._home = (name, table, server + 1)
+    with psycopg.connect(url) as theirs, pytest.raises(InvalidInput, match="of this store is not"):
+        prepared.write(theirs)
+
+
+async def test_a_role_that_may_not_ask_for_the_server_can_write(store, url, conn):
+    role = f"humble_{uuid4().hex}"
+    await conn.execute("revoke execute on function pg_control_system() from public")
+    await conn.execute(f"create role {role}; grant usage on schema holdfast to {role}")
+    await conn.execute(f"grant all on all tables in schema holdfast to {role}")
+    await conn.execute(f"grant all on all sequences in schema holdfast to {role}")
+    try:
+        async with conn.transaction():
+            await conn.execute(f"set local role {role}")
+            (id,) = await store.enqueue([draft()], conn=conn)
+        assert ids_of(await claim(store)) == [id]
+    finally:
+        await conn.execute(f"drop owned by {role}; drop role {role}")
+
+
 async def test_nothing_prepared_is_nothing_written(store):
     assert (await store.prepare([])).write(None) == []
 
@@ -278,6 +323,23 @@ async def test_a_session_inside_run_sync_can_be_written_to(store, url):
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_asyncpg_outside_a_transaction_is_refused(store, url, conn):
+    await put_one(store)
+    (held,) = await claim(store)
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as lent:
+        for theirs in (conn, lent):
+            with pytest.raises(InvalidInput, match=r"`async with conn\.transaction\(\)"):
+                await store.enqueue([draft()], conn=theirs)
+            with pytest.raises(InvalidInput, match=r"`async with conn\.transaction\(\)"):
+                await store.settle([(held.lease, DONE)], conn=theirs)
+        await lent.execute("begin")
+        await store.settle([(held.lease, DONE)], conn=lent)
+        (id,) = await store.enqueue([draft()], conn=lent)
+        await lent.execute("commit")
+    assert (await store.get(held.lease.task)).status is TaskStatus.DONE
+    assert ids_of(await claim(store)) == [id]
 
 
 async def test_psycopg_in_autocommit_is_refused_outside_a_transaction(store, url):

@@ -76,13 +76,14 @@ async def test_values_of_a_wrong_kind_are_no_fault_of_the_server(store):
 
 
 async def test_a_connection_of_the_caller_that_is_busy_is_not_a_server_that_is_gone(store, conn):
-    await store.enqueue([draft()], conn=conn)
-    busy = asyncio.create_task(conn.execute("select pg_sleep(0.2)"))
-    await asyncio.sleep(0)
-    with pytest.raises(StoreError, match="conn= cannot be used now") as told:
+    async with conn.transaction():
         await store.enqueue([draft()], conn=conn)
-    assert not isinstance(told.value, StoreUnreachable)
-    await busy
+        busy = asyncio.create_task(conn.execute("select pg_sleep(0.2)"))
+        await asyncio.sleep(0)
+        with pytest.raises(StoreError, match="conn= cannot be used now") as told:
+            await store.enqueue([draft()], conn=conn)
+        assert not isinstance(told.value, StoreUnreachable)
+        await busy
 
 
 async def test_a_failed_transaction_of_the_caller_must_begin_again(store, conn):

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from importlib.resources import files
@@ -29,7 +29,14 @@ _TRIES = 10
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _BULK = 1000  # from this many rows on, COPY is quicker than a statement with arrays
 _NOT_BY_COPY = ("delays", "run_ats", "expires", "keys", "concurrency_keys")
-_HOME = "select current_database()::text, to_regclass($1::text)::oid"
+_HOME = """
+select
+  current_database()::text, to_regclass($1::text)::oid,
+  has_function_privilege('pg_control_system()', 'execute')
+"""
+# Two servers that were set up alike may number their tables alike. Asked apart: where it is not
+# allowed, the caller's transaction would fail.
+_SERVER = "select system_identifier from pg_control_system()"
 _ROLLBACK = 5.0
 _STOPPED = 5.0  # for the server to say that it has stopped a query
 
@@ -61,6 +68,7 @@ class PostgresDriver:
         self._pool = Pool(url, connections)
         self._apart = Pool(url, transactions)
         self._home: Row = None
+        self._is_doubtful = False
         self._neighbours: WeakSet[Any] = WeakSet()  # callers' connections that lead to our home
         self._statements = {
             verb: queries.numbered(schemas.localised(sql, schema))
@@ -90,8 +98,8 @@ class PostgresDriver:
         with self._explained_theirs():
             raw = await theirs.raw()
             if raw not in self._neighbours:
-                (found,) = await theirs.fetch(_HOME, self._place)
-                if tuple(found) != self._home:
+                found = await self._locate(theirs.fetch)
+                if not _same(found, self._home):
                     await self._learn_home()
                 self._check_neighbour(raw, found)
             statement, values = self._telling(verb, parameters, tell)
@@ -104,13 +112,14 @@ class PostgresDriver:
         with self._explained_theirs():
             raw = theirs.raw()
             if raw not in self._neighbours:
-                (found,) = theirs.fetch(_HOME, self._place)
-                self._check_neighbour(raw, found)
+                ((name, table, may_ask),) = theirs.fetch(_HOME, self._place)
+                server = theirs.fetch(_SERVER)[0][0] if may_ask else None
+                self._check_neighbour(raw, (name, table, server))
             statement, values = self._telling(verb, parameters, tell)
             return theirs.fetch(statement, *values)
 
     async def get_ready(self) -> None:
-        if self._home is None:
+        if self._home is None or self._is_doubtful:
             with self._explained(explain):
                 await self._learn_home()
 
@@ -119,12 +128,13 @@ class PostgresDriver:
         """A transaction of yours, on a connection of ours that no other call waits for.
 
         Leaving the block commits, an error rolls back. What your own statements raise is asyncpg's.
+        Its isolation level is read committed, whatever the database's default.
         """
         self._pool.check()
         async with AsyncExitStack() as stack:
             with self._explained(explain):
                 conn = await stack.enter_async_context(self._apart.connection(self._timeout))
-                transaction = conn.transaction()
+                transaction = conn.transaction(isolation="read_committed")
                 async with asyncio.timeout(self._timeout):
                     await transaction.start()
             try:
@@ -178,7 +188,11 @@ class PostgresDriver:
     ) -> Sequence[Row]:
         statement, names = self._statements[verb]
         values = (parameters[name] for name in names)
-        return await conn.fetch(statement, *values, timeout=within)
+        if not self._pool.must_ask:
+            return await conn.fetch(statement, *values, timeout=within)
+        async with asyncio.timeout(within), _begun(conn):
+            rows: Sequence[Row] = await conn.fetch(statement, *values)
+            return rows
 
     async def _copy(
         self, conn: asyncpg.Connection, _: str, parameters: dict[str, Any], within: float
@@ -189,24 +203,15 @@ class PostgresDriver:
         ready = {"id": "ids", "lane": "lanes", "np": "nps", "child": "children"}
         parents = parameters["parents"]
         given = {**parameters, "children": parents and [p is not None for p in parents]}
-        async with asyncio.timeout(within):
-            # Not by `conn.transaction()`: its rollback would wait without end for an answer.
-            await conn.execute("begin")
-            try:
-                for table, columns in (("task", task), ("ready", ready)):
-                    filled = {
-                        column: given[name] for column, name in columns.items() if given[name]
-                    }
-                    await conn.copy_records_to_table(
-                        table,
-                        schema_name=self.schema,
-                        columns=list(filled),
-                        records=zip(*filled.values(), strict=True),
-                    )
-            except asyncpg.PostgresError:
-                await conn.execute("rollback")
-                raise
-            await conn.execute("commit")
+        async with asyncio.timeout(within), _begun(conn):
+            for table, columns in (("task", task), ("ready", ready)):
+                filled = {column: given[name] for column, name in columns.items() if given[name]}
+                await conn.copy_records_to_table(
+                    table,
+                    schema_name=self.schema,
+                    columns=list(filled),
+                    records=zip(*filled.values(), strict=True),
+                )
         return [(None, None, None)]
 
     def _patience(self, verb: str, parameters: dict[str, Any]) -> float:
@@ -239,14 +244,21 @@ class PostgresDriver:
         return f'"{self.schema}".task'
 
     async def _learn_home(self) -> None:
-        async with self._pool.connection(self._timeout) as ours:
-            (home,) = await ours.fetch(_HOME, self._place, timeout=self._timeout)
-        self._home = tuple(home)
+        async with self._pool.connection(self._timeout) as ours, asyncio.timeout(self._timeout):
+            self._home = await self._locate(ours.fetch)
+        self._is_doubtful = False
+
+    async def _locate(self, fetch: Callable[..., Awaitable[Sequence[Row]]]) -> Row:
+        """The database's name, the number of our table in it, and that of the server, if we may
+        know it."""
+        ((name, table, may_ask),) = await fetch(_HOME, self._place)
+        server = (await fetch(_SERVER))[0][0] if may_ask else None
+        return name, table, server
 
     def _check_neighbour(self, raw: Any, found: Row) -> None:
         """Once for each connection: a task that went into another database would be lost."""
-        if self._home is None or tuple(found) != self._home or self._home[1] is None:
-            self._home = None  # the schema may have been made anew: learn it again the next time
+        if not _same(found, self._home):
+            self._is_doubtful = True  # the schema may have been made anew: look the next time
             raise InvalidInput(
                 f"conn= is connected to the database {found[0]!r}, where the schema "
                 f"{self.schema!r} of this store is not; connect it to {self._where}"
@@ -275,6 +287,25 @@ class PostgresDriver:
             yield
         except PROBLEMS as error:
             raise how(error, self.schema, self._where) from error
+
+
+@asynccontextmanager
+async def _begun(conn: asyncpg.Connection) -> AsyncIterator[None]:
+    """Not by `conn.transaction()`: its rollback would wait without end for an answer."""
+    await conn.execute("begin isolation level read committed")
+    try:
+        yield
+    except asyncpg.PostgresError:
+        await conn.execute("rollback")
+        raise
+    await conn.execute("commit")
+
+
+def _same(found: Row, home: Row) -> bool:
+    """Whether both are the same place, where a store is."""
+    if home is None or home[1] is None or found[:2] != home[:2]:
+        return False
+    return found[2] is None or home[2] is None or bool(found[2] == home[2])
 
 
 def _fits_copy(parameters: dict[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import asyncpg
 
@@ -13,16 +14,24 @@ __all__ = ["Pool"]
 
 _CONNECT = 10.0
 _GOODBYE = 5.0
+_READ_COMMITTED = {"default_transaction_isolation": "read committed"}
+_IS_ANOTHER = "select current_setting('default_transaction_isolation') <> 'read committed'"
 
 
 class Pool:
-    """Opens up to `size` connections as they are needed; the last one used is lent first."""
+    """Opens up to `size` connections as they are needed; the last one used is lent first.
+
+    All verbs are made for read committed, where each statement sees what others have committed. A
+    database or a role may have another default: our connections set it right; those to a pooler,
+    which keep no setting, cannot, and `must_ask` says that each transaction must.
+    """
 
     def __init__(self, url: str, size: int) -> None:
         self._url = url
         self._idle: list[asyncpg.Connection] = []
         self._room = asyncio.Semaphore(size)
         self._pooled: bool | None = None
+        self.must_ask = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._leaving: set[asyncio.Task[None]] = set()
@@ -89,7 +98,11 @@ class Pool:
         async with asyncio.timeout_at(over):
             if self._pooled is None:
                 self._pooled = await self._is_pooled()
-            return await self._connect(cache=0 if self._pooled else 100)
+            if not self._pooled:
+                return await self._connect(cache=100, server_settings=_READ_COMMITTED)
+            conn = await self._connect(cache=0)  # poolers refuse settings that they do not know
+            self.must_ask = await conn.fetchval(_IS_ANOTHER)
+            return conn
 
     def _give_back(self, conn: asyncpg.Connection) -> None:
         if self._closed or conn.is_closed() or conn.is_in_transaction():
@@ -103,9 +116,11 @@ class Pool:
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
-    async def _connect(self, cache: int) -> asyncpg.Connection:
+    async def _connect(self, cache: int, **settings: Any) -> asyncpg.Connection:
         try:
-            return await asyncpg.connect(self._url, statement_cache_size=cache, timeout=_CONNECT)
+            return await asyncpg.connect(
+                self._url, statement_cache_size=cache, timeout=_CONNECT, **settings
+            )
         except asyncpg.ClientConfigurationError as error:
             raise InvalidInput(f"the store's URL cannot be used: {said(error)}") from None
         except ValueError:  # may quote any part of the URL

@@ -76,7 +76,7 @@ async def migrate(conn: asyncpg.Connection, schema: str, *, public_views: bool) 
     if found and not migrations.pending(found, _HERE):
         return migrations.check(found, _HERE)
     try:
-        async with conn.transaction():
+        async with conn.transaction(isolation="read_committed"):
             await _move(conn, schema, public_views=public_views)
     except asyncpg.InsufficientPrivilegeError as error:
         ((role, database),) = await conn.fetch(
