@@ -67,7 +67,7 @@ class Bench:
         leases are long: a machine that stands still for seconds loses none of them."""
         app = app or self.app
         wanted: dict[str, Any] = {
-            "lease_duration": 60.0,
+            "lease_duration": 600.0,
             "heartbeat_interval": 0.2,
             "recovery_interval": 0.2,
             "poll_interval": 0.02,
