@@ -72,7 +72,7 @@ class Bench:
             "recovery_interval": 0.2,
             "poll_interval": 0.02,
             "poll_interval_max": 0.1,
-            "drain_timeout": 60.0,
+            "drain_timeout": 30.0,
             "max_concurrency": 10,
         }
         lifecycle = app.create_worker_lifecycle(name=f"w{len(self._working)}")
