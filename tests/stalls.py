@@ -9,12 +9,16 @@ _USUAL = 0.02  # seconds by which a timer is late on an idle machine, with room
 
 
 class Stalls:
-    """`seconds`: by how much the timers of this event loop were late, all in all."""
+    """By how much the timers of this event loop were late: `seconds` all in all, `worst` once."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
-        self._lost = 0.0
+        self._lost = self._worst = 0.0
+
+    @property
+    def worst(self) -> float:
+        return max(self._worst, self._late())
 
     @property
     def seconds(self) -> float:
@@ -23,7 +27,7 @@ class Stalls:
     async def measure(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            self._lost += self._late()
+            self._lost, self._worst = self.seconds, self.worst
             self._since = self._loop.time()
 
     def _late(self) -> float:

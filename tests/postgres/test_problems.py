@@ -78,7 +78,7 @@ async def test_values_of_a_wrong_kind_are_no_fault_of_the_server(store):
 async def test_a_connection_of_the_caller_that_is_busy_is_not_a_server_that_is_gone(store, conn):
     async with conn.transaction():
         await store.enqueue([draft()], conn=conn)
-        busy = asyncio.create_task(conn.execute("select pg_sleep(0.2)"))
+        busy = asyncio.create_task(conn.execute("select pg_sleep(1)"))
         await asyncio.sleep(0)
         with pytest.raises(StoreError, match="conn= cannot be used now") as told:
             await store.enqueue([draft()], conn=conn)

@@ -120,7 +120,7 @@ def build(hired: Hired | None, url: str) -> tuple[Holdfast, dict[str, Any]]:
             case _:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    @app.durable(name="good", max_tries=3)
+    @app.durable(name="good", max_tries=TRIES)
     async def good(seconds: float) -> int:
         fence = begin()
         await asyncio.sleep(seconds)

@@ -67,12 +67,12 @@ class Bench:
         leases are long: a machine that stands still for seconds loses none of them."""
         app = app or self.app
         wanted: dict[str, Any] = {
-            "lease_duration": 60.0,
+            "lease_duration": 600.0,
             "heartbeat_interval": 0.2,
             "recovery_interval": 0.2,
             "poll_interval": 0.02,
             "poll_interval_max": 0.1,
-            "drain_timeout": 60.0,
+            "drain_timeout": 30.0,
             "max_concurrency": 10,
         }
         lifecycle = app.create_worker_lifecycle(name=f"w{len(self._working)}")

@@ -317,7 +317,7 @@ async def test_a_worker_that_is_cut_off_stops_in_time_writes_nothing_and_goes_on
         finish.set()
         await until(lambda: stopped)
         left = lease_ends(bench.url, lost_id) - stopped[0]
-        assert left > -stalls.seconds, "stopped only after its lease had lapsed"
+        assert left > -2 * stalls.worst, "stopped only after its lease had lapsed"
         assert bench.leases() == 2, "nothing is written of what did not finish"
         assert sum("could not be renewed in time" in r.message for r in caplog.records) <= 2
         proxy.speak_again()
