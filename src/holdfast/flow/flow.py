@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextvars import Context as Variables
 from contextvars import copy_context
+from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -28,8 +29,9 @@ from holdfast.flow.branches import Branch, here
 from holdfast.flow.entries import Abandoned, Again, Asked, Came, Dropped, Holder, Key, One, Recorded
 from holdfast.flow.history import History
 from holdfast.flow.recording import Recording
+from holdfast.function import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import NEVER, Waiting
+from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
 from holdfast.tasks.task import Failure
 
 __all__ = ["Flow", "Host"]
@@ -45,8 +47,11 @@ class Host(Protocol):
     @property
     def context(self) -> Context: ...
 
-    def stop_for(self, reason: Waiting | BaseException) -> None:
-        """End the attempt: the function waits, or could not go on."""
+    @property
+    def function(self) -> Function[..., Any, Any]: ...
+
+    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+        """End the attempt: the function waits, begins anew, or could not go on."""
         ...
 
     def rest(self) -> None:
@@ -177,6 +182,14 @@ class Flow:
         except asyncio.CancelledError:
             await asyncio.wait({task})
             raise
+
+    async def start_anew(self, payload: bytes) -> None:
+        """The journal is emptied: from here on this run counts no more."""
+        if self.closed:
+            raise PutDown
+        await self._ours(self._recording.restart(payload))
+        self._host.stop_for(Snoozed(timedelta(0)))
+        await self.loop.create_future()
 
     def give_up(self, ask: Ask) -> None:
         """It was cancelled: by a timeout, by the function, or because it ends."""
