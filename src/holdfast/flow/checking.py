@@ -86,7 +86,10 @@ class _Replay(Asking):
         waits = [str(ask.key) for ask in self.open.values()]
         if waits:
             self.told("it waits for " + ", ".join(waits[:5]))
-        return await super()._wait()
+        else:
+            self._stir.clear()
+            await self._stir.wait()
+        return None
 
     async def run_here(self, name: str, digest: str, run: Any) -> tuple[Ask, One]:
         self.told(f"it goes on with {name}")
