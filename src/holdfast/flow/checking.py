@@ -15,6 +15,7 @@ from holdfast.flow.asking import Asking
 from holdfast.flow.asks import Ask
 from holdfast.flow.branches import watching
 from holdfast.flow.entries import One
+from holdfast.flow.flow import disagreement
 from holdfast.function import Function
 from holdfast.ids import new_grant
 from holdfast.tasks.lane import Lane
@@ -84,6 +85,8 @@ class _Replay(Asking):
 
     async def _wait(self) -> Waiting | None:
         waits = [str(ask.key) for ask in self.open.values()]
+        if waits and (left := self._history.unasked(self._asked)):
+            raise disagreement(left, [])
         if waits:
             self.told("it waits for " + ", ".join(waits[:5]))
         else:

@@ -34,7 +34,7 @@ from holdfast.store import Store
 from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
 from holdfast.tasks.task import Failure
 
-__all__ = ["Flow", "Host"]
+__all__ = ["Flow", "Host", "disagreement"]
 
 logger = logging.getLogger("holdfast.flow")
 Step = Callable[[], Awaitable[bytes | Failure]]
@@ -251,7 +251,7 @@ class Flow:
     def check_finished(self) -> None:
         """The function returned. Raises `Parked` where the journal knows of more than it asked."""
         if left := self._history.unasked(self._asked):
-            raise _disagree(left, [])
+            raise disagreement(left, [])
 
     def is_of_a_child(self, error: BaseException) -> bool:
         return any(error is raised and ask.kind == "child" for raised, ask in self._raised)
@@ -333,7 +333,7 @@ class Flow:
             return True
         if new := [ask for ask in self.open.values() if _is_new(ask)]:
             if left := self._history.unasked(self._asked):
-                raise _disagree(left, [ask.key for ask in new])
+                raise disagreement(left, [ask.key for ask in new])
             await self._begin(new)
             return True
         if self._given_up:
@@ -474,7 +474,7 @@ def _chain(error: BaseException) -> set[int]:
     return found
 
 
-def _disagree(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:
+def disagreement(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:
     lines = ["the code does not ask for what is recorded of this run"]
     lines += [f"- recorded, not asked: {key}" for key in recorded[:10]]
     lines += [f"+ asked, not recorded: {key}" for key in asked[:10]]
