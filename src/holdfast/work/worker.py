@@ -258,8 +258,8 @@ class Worker:
                 reachable = False
                 await self._rest(self._pace.rest(None, random.random()))
                 continue
-            except Exception:  # such as a row that this release cannot read
-                logger.exception("a claim failed; trying again")
+            except msgspec.MsgspecError:  # a row that this release cannot read
+                logger.exception("a claimed task could not be read; going on")
                 await self._rest(self._pace.rest(None, random.random()))
                 continue
             reachable = True
