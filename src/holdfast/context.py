@@ -69,6 +69,10 @@ class Asking(Protocol):
 
     def patched(self, name: str) -> bool: ...
 
+    def blocking(self) -> "Asking":
+        """The same for a thread, where `run` blocks until an awaitable has come."""
+        ...
+
 
 class Context:
     """One attempt, seen from inside its function."""

@@ -264,6 +264,7 @@ class Holdfast:
 
     step = staticmethod(verbs.step)  # type: ignore[arg-type, var-annotated]
     sleep = staticmethod(verbs.sleep)
+    run = staticmethod(verbs.run)
     timeout = staticmethod(verbs.timeout)
     wait_for_signal = staticmethod(verbs.wait_for_signal)
     gather = staticmethod(verbs.gather)

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from holdfast.context import Context, Keeper, Releasing, running
+from holdfast.context import Asking, Context, Keeper, Releasing, running
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.executors.calling import call
 from holdfast.executors.outcomes import contained
@@ -32,6 +32,7 @@ class ThreadKeeper:
         self._task = context.task_id
         self._loop = asyncio.get_running_loop()
         self.stopped = False
+        self._flow: Asking | None = None
 
     def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
         return self._ask("progress", lambda: self._keeper.progress(percent, message, saved))
@@ -51,18 +52,29 @@ class ThreadKeeper:
         )
 
     @property
-    def flow(self) -> None:
-        return None
+    def flow(self) -> Asking | None:
+        """For the thread; nobody on the loop asks for anything in its name."""
+        if _running_loop() is self._loop:
+            return None
+        if self._flow is None:
+
+            async def made() -> Asking | None:
+                flow = self._keeper.flow
+                return flow and flow.blocking()
+
+            self._flow = self._wait("flow", made)
+        return self._flow
 
     def _ask(self, verb: str, ask: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        return ask() if _running_loop() is self._loop else Ready(self._wait(verb, ask))
+
+    def _wait(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
         async def asked() -> T:
             return await ask()
 
         if self.stopped or self._loop.is_closed():
             raise LeaseLost(verb, self._task)
-        if _running_loop() is self._loop:
-            return ask()
-        return Ready(asyncio.run_coroutine_threadsafe(asked(), self._loop).result())
+        return asyncio.run_coroutine_threadsafe(asked(), self._loop).result()
 
 
 class _Job:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.answers import Ending, Signal
 from holdfast.errors import StoreUnreachable
 from holdfast.flow.asks import Ask
-from holdfast.flow.entries import Key, One, Recorded
+from holdfast.flow.entries import NULL, Key, One, Recorded
 from holdfast.store import Flows
 from holdfast.tasks.lifecycle import Waiting
 from holdfast.tasks.task import TaskStatus
@@ -174,7 +174,7 @@ class Arrivals:
 def _one_of(ask: Ask, end: Ending) -> One:
     position = -1 if ask.position is None else ask.position
     how: Any = end.status.value
-    result = None if end.result is None else msgspec.Raw(end.result)
+    result = NULL if end.result is None else msgspec.Raw(end.result)
     return One(position, how, result, end.failure)
 
 

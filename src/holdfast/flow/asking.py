@@ -14,6 +14,7 @@ from holdfast.context import running
 from holdfast.errors import HoldfastError, InvalidInput, StepFailed
 from holdfast.executors.failures import failure_of
 from holdfast.flow.asks import Ask, Join
+from holdfast.flow.blocking import Blocking
 from holdfast.flow.entries import One, digest_of
 from holdfast.flow.flow import Flow
 from holdfast.function import Call
@@ -59,6 +60,9 @@ class Asking(Flow):
 
     def child(self, call: Call[Any]) -> Child:
         return Child(self, call)
+
+    def blocking(self) -> Blocking:
+        return Blocking(self)
 
     async def run_child(self, call: Call[Any]) -> Any:
         ask = self._ask_child(call)
@@ -112,7 +116,7 @@ class Asking(Flow):
     def _end_of(self, ask: Ask, call: Call[Any], one: One) -> Any:
         end = Ending(
             status=TaskStatus(one.how),
-            result=None if one.result is None else bytes(one.result),
+            result=bytes(one.result),
             failure=one.failure,
         )
         try:
@@ -166,7 +170,7 @@ class Asking(Flow):
         if one.failure is not None:
             failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
             raise self.raises(failed, ask)
-        return _result(function, bytes(one.result or b"null"))
+        return _result(function, bytes(one.result))
 
     async def sleep(self, seconds: float) -> None:
         ask = self.ask("sleep", "sleep", f"{seconds:g}")
@@ -180,7 +184,7 @@ class Asking(Flow):
         one = await self.begin(ask)
         if one.how == "due":
             raise TimeoutError(f"no signal {name!r} within {timeout:g} s")
-        return decode(bytes(one.result or b"null"), type)
+        return decode(bytes(one.result), type)
 
 
 async def _called(

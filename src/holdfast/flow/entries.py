@@ -13,6 +13,7 @@ from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Failure
 
 __all__ = [
+    "NULL",
     "Abandoned",
     "Again",
     "Asked",
@@ -27,6 +28,9 @@ __all__ = [
     "read",
     "write",
 ]
+
+
+NULL = msgspec.Raw(b"null")
 
 
 class Key(NamedTuple):
@@ -57,17 +61,17 @@ class Recorded(msgspec.Struct, frozen=True, tag="recorded", tag_field="is", omit
     """A step that ran inside the function, or a value that it took: with what it came to."""
 
     key: Key
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = NULL
     failure: Failure | None = None
     what: Literal["step", "value"] = "step"
 
 
 class One(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one ask came to. Neither result nor failure: its time was over, or it was cancelled."""
+    """What one ask came to; `due`: its time was over."""
 
     ask: int  # the position of its `Asked`, or of its `Recorded`
     how: Literal["done", "failed", "cancelled", "due"]
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = NULL
     failure: Failure | None = None
 
 

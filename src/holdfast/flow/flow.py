@@ -8,7 +8,8 @@ the function can go no further.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from contextvars import Context as Variables
 from contextvars import copy_context
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from holdfast.errors import LeaseLost, Parked
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join, Kind, PutDown, Timer
+from holdfast.flow.blocking import hand_on
 from holdfast.flow.branches import Branch, here
 from holdfast.flow.entries import Abandoned, Again, Asked, Came, Dropped, Holder, Key, One, Recorded
 from holdfast.flow.history import History
@@ -77,9 +79,14 @@ class Flow:
         self._given_up: list[UUID] = []
         self._stir = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
+        self._led: asyncio.Task[Any] | None = None
         self.closed = False
 
     # ── asked by the function ────────────────────────────────────────────────────────────────
+
+    @property
+    def context(self) -> Context:
+        return self._host.context
 
     @property
     def branch(self) -> Branch:
@@ -114,7 +121,7 @@ class Flow:
         """Taken once, and the same in every run."""
         key = self.branch.key(name, "")
         if found := self._history.value(key):
-            return bytes(found.result or b"null")
+            return bytes(found.result)
         made = make()
         self._recording.add(Recorded(key, result=msgspec.Raw(made), what="value"))
         return made
@@ -187,6 +194,13 @@ class Flow:
         self._raised.append((error, ask))
         return error
 
+    def lead(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]") -> None:
+        """Work of a function that is no coroutine itself: its main branch, for now."""
+        watched = self._host.context.watched = Watched(work)
+        task = asyncio.Task(watched, loop=self.loop, context=_outside())
+        self._led = task
+        task.add_done_callback(lambda done: hand_on(done, answer))
+
     # ── told from outside ────────────────────────────────────────────────────────────────────
 
     def hint(self) -> None:
@@ -251,6 +265,8 @@ class Flow:
         asks = list(self.open.values())
         for ask in asks:
             ask.cancel()
+        if self._led:
+            self._led.cancel()
         return [ask.task for ask in asks if ask.kind == "child" and ask.task and ask.is_own]
 
     # ── the pump ─────────────────────────────────────────────────────────────────────────────

@@ -7,10 +7,11 @@ from typing import Any, ParamSpec, TypeVar, overload
 from holdfast.context import Asking, entered
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.flow.asking import Child
+from holdfast.flow.blocking import Blocking
 from holdfast.function import Call, Function
 from holdfast.tasks.durations import Duration, duration
 
-__all__ = ["gather", "map", "patched", "sleep", "step", "timeout", "wait_for_signal"]
+__all__ = ["gather", "map", "patched", "run", "sleep", "step", "timeout", "wait_for_signal"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,16 @@ def step(
     if isinstance(function, Function):
         function = function.function
     return _flow("step").step(name, function, args, kwargs)
+
+
+def run(awaitable: Awaitable[R]) -> R:
+    """In a sync durable function: block until this has come. `Holdfast.run(charge(7))`,
+    `Holdfast.run(Holdfast.sleep("1h"))`."""
+    flow = _flow("run")
+    if not isinstance(flow, Blocking):
+        raise HoldfastError("run() is for sync functions: await it, this is a coroutine")
+    found: R = flow.run(awaitable)
+    return found
 
 
 def sleep(time: Duration) -> Coroutine[Any, Any, None]:
@@ -98,7 +109,7 @@ def _flow(what: str) -> Asking:
     flow = attempt.flow
     if flow is None:
         raise HoldfastError(
-            f"{what} works in the coroutine of a durable function: not inside a step, nor in a "
-            "sync function"
+            f"{what} works in a durable function itself: not inside a step, nor in a process of "
+            "its own"
         )
     return flow

@@ -400,5 +400,6 @@ class Slots:
             if attempt.claimed.lease.task in tasks and not attempt.context.cancel_requested:
                 attempt.context.cancel_requested = True
                 # A sync function sees it by `check_cancelled`: its thread cannot be stopped.
-                if attempt.function.is_async or attempt.function.traits.isolation:
+                traits = attempt.function.traits
+                if attempt.function.is_async or traits.isolation or attempt.resting:
                     self._stop(attempt, Why.CANCEL)

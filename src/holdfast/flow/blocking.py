@@ -1,0 +1,96 @@
+"""The flow of a sync durable function: it asks from its thread, and blocks there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any
+
+from holdfast.context import running
+from holdfast.flow.asks import PutDown
+from holdfast.flow.branches import here
+from holdfast.function import Call
+
+if TYPE_CHECKING:
+    from holdfast.flow.asking import Asking
+
+__all__ = ["Blocking", "hand_on"]
+
+
+class Blocking:
+    """Keeps `holdfast.context.Asking`, in a thread. What would be awaited goes through `run`."""
+
+    def __init__(self, flow: "Asking") -> None:
+        self._flow = flow
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        """Block until it has come."""
+
+        async def on_the_loop() -> Any:
+            # Only here: whoever makes an asyncio task looks at what runs.
+            running.set(self._flow.context)
+            here.set(None)
+            return await awaitable
+
+        answer: Future[Any] = Future()
+        self._flow.loop.call_soon_threadsafe(self._start, on_the_loop(), answer)
+        try:
+            return answer.result()
+        except CancelledError:
+            raise PutDown from None
+
+    def _start(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]") -> None:
+        if self._flow.closed:
+            work.close()
+            answer.cancel()
+            return
+        self._flow.lead(work, answer)
+
+    def child(self, call: Call[Any]) -> Any:
+        """A sync function answers its result, as it would without us; a coroutine, itself."""
+        child = self._flow.child(call)
+        return child if call.function.is_async else self.run(child)
+
+    def join(
+        self, calls: Iterable[Call[Any]], *, at_most: int | None, return_exceptions: bool
+    ) -> Coroutine[Any, Any, list[Any]]:
+        return self._flow.join(calls, at_most=at_most, return_exceptions=return_exceptions)
+
+    def step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        return self._flow.step(name, function, args, kwargs)
+
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return self._flow.sleep(seconds)
+
+    def signal(self, name: str, type: Any, timeout: float | None) -> Coroutine[Any, Any, Any]:
+        return self._flow.signal(name, type, timeout)
+
+    def value(self, name: str, make: Callable[[], bytes]) -> bytes:
+        async def taken() -> bytes:
+            return self._flow.value(name, make)
+
+        found: bytes = self.run(taken())
+        return found
+
+    def patched(self, name: str) -> bool:
+        async def asked() -> bool:
+            return self._flow.patched(name)
+
+        found: bool = self.run(asked())
+        return found
+
+    def blocking(self) -> "Blocking":
+        return self
+
+
+def hand_on(task: "asyncio.Task[Any]", answer: "Future[Any]") -> None:
+    """What the loop's side came to, to the thread that waits for it."""
+    if answer.done():
+        return
+    if task.cancelled():
+        answer.cancel()
+    elif (error := task.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(task.result())
