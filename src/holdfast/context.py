@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, TaskCancelled
 from holdfast.ids import chance, new_uuid
 from holdfast.tasks.lifecycle import Outcome
@@ -82,15 +82,22 @@ class Context:
     """One attempt, seen from inside its function."""
 
     __slots__ = (
-        "_cancel_requested", "_in_step", "_told", "claimed", "keeper", "max_tries", "watched",
-        "worker_id",
+        "_cancel_requested", "_in_step", "_told", "claimed", "clock", "keeper", "max_tries",
+        "watched", "worker_id",
     )  # fmt: skip
 
     def __init__(
-        self, claimed: Claimed, keeper: Keeper, *, worker_id: str = "", max_tries: int = 3
+        self,
+        claimed: Claimed,
+        keeper: Keeper,
+        *,
+        worker_id: str = "",
+        max_tries: int = 3,
+        clock: Clock | None = None,
     ) -> None:
         self.claimed = claimed
         self.keeper = keeper
+        self.clock: Clock = clock or SystemClock()
         self.worker_id = worker_id
         self.max_tries = max_tries
         self.watched: Any = None  # the function's coroutine, where a flow may want to watch it
@@ -106,7 +113,11 @@ class Context:
     def inside_step(self) -> "Context":
         """The same attempt, for code that runs as a step: what it calls is not recorded."""
         inside = Context(
-            self.claimed, self.keeper, worker_id=self.worker_id, max_tries=self.max_tries
+            self.claimed,
+            self.keeper,
+            worker_id=self.worker_id,
+            max_tries=self.max_tries,
+            clock=self.clock,
         )
         inside._cancel_requested, inside._in_step = self._cancel_requested, True
         return inside
@@ -203,7 +214,7 @@ class Context:
 
     def now(self) -> datetime:
         """The time, the same in every run of this code."""
-        wall: int = decode(self._recorded("now", lambda: encode(SystemClock().wall())), int)
+        wall: int = decode(self._recorded("now", lambda: encode(self.clock.wall())), int)
         return _EPOCH + timedelta(microseconds=wall)
 
     def random(self) -> float:

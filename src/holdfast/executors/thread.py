@@ -195,7 +195,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 def _seen_inside(context: Context, keeper: ThreadKeeper) -> Context:
     seen = Context(
-        context.claimed, keeper, worker_id=context.worker_id, max_tries=context.max_tries
+        context.claimed,
+        keeper,
+        worker_id=context.worker_id,
+        max_tries=context.max_tries,
+        clock=context.clock,
     )
 
     def tell() -> None:

@@ -112,6 +112,7 @@ class Attempt:
             self,
             worker_id=site.worker_id,
             max_tries=claimed.max_tries or site.default_tries,
+            clock=site.holding.clock,
         )
         self.started = started
         self.task: asyncio.Task[None] | None = None

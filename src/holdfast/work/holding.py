@@ -26,7 +26,7 @@ class Holding:
     """
 
     def __init__(self, clock: Clock, lease_seconds: float) -> None:
-        self._clock = clock
+        self.clock = clock
         self._sure = round(lease_seconds * 0.9 * 1_000_000)
         self._lock = threading.Lock()
         self._held: dict[UUID, _Held] = {}
@@ -35,7 +35,7 @@ class Holding:
         return len(self._held)
 
     def now(self) -> int:
-        return self._clock.boot()
+        return self.clock.boot()
 
     def add(self, leases: Iterable[Lease], sent: int) -> None:
         until = sent + self._sure
@@ -86,7 +86,7 @@ class Holding:
 
     def overdue(self) -> list[Lease]:
         """Those that may lapse any moment: their work must stop."""
-        now = self._clock.boot()
+        now = self.clock.boot()
         with self._lock:
             return [held.lease for held in self._held.values() if held.until <= now]
 
@@ -94,7 +94,7 @@ class Holding:
         """Seconds until the first of them becomes overdue."""
         with self._lock:
             first = min((held.until for held in self._held.values()), default=None)
-        return None if first is None else max(0.0, (first - self._clock.boot()) / 1_000_000)
+        return None if first is None else max(0.0, (first - self.clock.boot()) / 1_000_000)
 
     def _set_resting(self, leases: Iterable[Lease], resting: bool) -> None:
         with self._lock:
