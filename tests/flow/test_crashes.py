@@ -85,7 +85,7 @@ async def test_a_crash_at_every_call(
         doomed = ledger.doomed = Doomed(store, runs, after=after)
         task = await rescuer.dispatch(flow, runs)
         await rescuer.send_signal(task, "go", "on")
-        client.store = doomed  # type: ignore[assignment]
+        client.store = doomed
         working, lifecycle = await bench.start(victim, worker_id="victim", drain_timeout=0.0)
         died = asyncio.create_task(doomed.died.wait())
         ended = asyncio.create_task(rescuer.wait_for(task))
