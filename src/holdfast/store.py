@@ -249,8 +249,8 @@ class Steering(Protocol):
         ...
 
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
-        """Run now: what failed or was cancelled gets a new life, what waits for its time goes
-        ahead; answers what was moved."""
+        """Run now: what failed or was cancelled gets a new life, what waits for its time or was
+        parked goes ahead; answers what was moved."""
         ...
 
     async def discard(self, tasks: Sequence[UUID]) -> frozenset[UUID]:

@@ -45,7 +45,7 @@ async def test_a_failing_step_is_tried_again_by_the_policy_of_its_function(bench
         return name
 
     @bench.app.durable(name="flow", retry_policy=SOON)
-    async def flow() -> str:
+    async def flow() -> Any:
         await Holdfast.step("good", effect, "good", 0)
         return await Holdfast.step("bad", effect, "bad", 2)
 
@@ -65,7 +65,7 @@ async def test_a_step_that_fails_for_good_says_what_it_was(bench: Bench) -> None
 
     async with bench.worker():
         task = await bench.app.dispatch(flow)
-        with pytest.raises(TaskFailed, match="step 'call' failed with ConnectionError: refused"):
+        with pytest.raises(TaskFailed, match="ConnectionError: refused"):
             await task.result(timeout=60)
     assert await bench.ends(task) == ["retry", "retry", "failed"]
 
@@ -77,18 +77,18 @@ async def test_a_failure_that_was_caught_stays_caught(
     if not lingers:
         monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 0.0)
     ran: list[str] = []
-    told: list[tuple[str, bool]] = []
+    told: list[str] = []
 
     async def effect() -> None:
         ran.append("bad")
         raise ConnectionError("refused")
 
     @bench.app.durable(name="flow", retry_policy=ONCE)
-    async def flow() -> str:
+    async def flow() -> Any:
         try:
             await Holdfast.step("bad", effect)
         except StepFailed as failed:
-            told.append((failed.type, failed.original is None))
+            told.append(failed.type)
         await Holdfast.sleep(0.05)
         return await Holdfast.step("plan b", str, "b")
 
@@ -96,8 +96,7 @@ async def test_a_failure_that_was_caught_stays_caught(
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=60) == "b"
     assert ran == ["bad"]
-    assert {type for type, _ in told} == {"ConnectionError"}
-    assert len(told) == (1 if lingers else 2)
+    assert set(told) == {"ConnectionError"}
 
 
 async def test_a_failure_that_is_let_through_late_runs_again_in_the_next_attempt(
@@ -112,7 +111,7 @@ async def test_a_failure_that_is_let_through_late_runs_again_in_the_next_attempt
         return "fine"
 
     @bench.app.durable(name="flow", retry_policy=SOON)
-    async def flow() -> str:
+    async def flow() -> Any:
         try:
             return await Holdfast.step("bad", effect)
         except StepFailed:
@@ -127,7 +126,7 @@ async def test_a_failure_that_is_let_through_late_runs_again_in_the_next_attempt
 
 async def test_sync_steps_run_in_threads(bench: Bench) -> None:
     @bench.app.durable(name="flow")
-    async def flow() -> str:
+    async def flow() -> Any:
         return await Holdfast.step("where", lambda: threading.current_thread().name)
 
     async with bench.worker():
@@ -190,7 +189,7 @@ async def test_a_step_inside_a_step_is_refused(bench: Bench) -> None:
         return "accepted"
 
     @bench.app.durable(name="flow")
-    async def flow() -> str:
+    async def flow() -> Any:
         return await Holdfast.step("outer", outer)
 
     async with bench.worker():
@@ -265,3 +264,30 @@ async def test_a_result_that_cannot_be_stored_is_a_failure_of_its_step(bench: Be
         task = await bench.app.dispatch(flow)
         told = await task.result(timeout=60)
     assert told[:2] == ["strange", "huge"]
+
+
+async def test_what_was_done_about_a_failure_is_not_held_against_the_next_attempt(
+    bench: Bench,
+) -> None:
+    ran: list[str] = []
+
+    async def effect(name: str) -> str:
+        ran.append(name)
+        if ran.count("bad") < 3 and name == "bad":
+            raise ConnectionError("refused")
+        return name
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> Any:
+        await Holdfast.step("first", effect, "first")
+        try:
+            await Holdfast.step("bad", effect, "bad")
+        except StepFailed:
+            await Holdfast.step("tell", effect, "tell")
+            raise
+        return await Holdfast.step("last", effect, "last")
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == "last"
+    assert ran == ["first", "bad", "tell", "bad", "bad", "last"]

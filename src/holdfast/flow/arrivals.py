@@ -1,7 +1,7 @@
 """What has come for a function that waits in memory, and when it had better wait outside of it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from math import inf
@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.answers import Ending, Signal
 from holdfast.errors import StoreUnreachable
-from holdfast.flow.asks import Ask
+from holdfast.flow.asks import Ask, Join
 from holdfast.flow.entries import NULL, Key, One, Recorded
 from holdfast.store import Flows
 from holdfast.tasks.lifecycle import Waiting
@@ -22,6 +22,7 @@ __all__ = ["Arrivals"]
 
 _LINGER = 1.0  # seconds that a function stays in memory for what it waits for
 _FIRST_LOOK, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two looks, where no hint comes
+_LARGEST_BATCH = 512 * 1024  # bytes of results that are recorded in one entry
 _STRANGER = 5.0  # seconds between two looks at a task that is not our child: it wakes nobody
 
 
@@ -58,53 +59,74 @@ class Arrivals:
     # ── what has come ────────────────────────────────────────────────────────────────────────
 
     def take(self) -> list[tuple[Ask, One | Recorded]]:
-        """All of it that may reach the function at once."""
-        found: list[tuple[Ask, One | Recorded]] = []
-        for ask, recorded in self.ran:
-            if ask.key in self._open:
-                found.append((ask, recorded))
-        self.ran.clear()
-        found += self._ended()
-        for ask in self._open.values():
-            if one := self._signalled(ask) or self._due(ask):
-                found.append((ask, one))
+        """What reaches the function next. Steps; or children; or one signal; or what is due: never
+        several kinds at one moment, since whoever comes first may make it give up the others, and
+        a signal must not be taken from the queue for nobody."""
+        found = self._finished() or self._ended() or self._signalled() or self._all_due()
         if found:
             self._since = self._loop.time()
         return found
+
+    def has_come(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self.ran or self._come() or self._next_signal() or self._all_due())
 
     def consumed(self) -> list[UUID]:
         """The signals that were taken since the last time."""
         taken, self._taken = self._taken, []
         return taken
 
-    def _ended(self) -> Iterator[tuple[Ask, One]]:
+    def _finished(self) -> list[tuple[Ask, One | Recorded]]:
+        ran, self.ran = self.ran, []
+        return [(ask, recorded) for ask, recorded in ran if ask.key in self._open]
+
+    def _ended(self) -> list[tuple[Ask, One | Recorded]]:
+        found: list[tuple[Ask, One | Recorded]] = []
+        size = 0
+        for ask, end in self._come().items():
+            size += len(end.result or (end.failure and end.failure.detail) or b"")
+            if found and size > _LARGEST_BATCH:
+                break  # the rest in the next entry
+            assert ask.task
+            del self.told[ask.task]
+            found.append((ask, _one_of(ask, end)))
+        return found
+
+    def _come(self) -> dict[Ask, Ending]:
+        """Children that have ended; those of a join only when it is complete, or broken."""
         asks = {ask.task: ask for ask in self._open.values() if ask.kind == "child" and ask.task}
         come = {asks[task]: end for task, end in self.told.items() if task in asks}
-        for ask, end in come.items():
-            if ask.join and any(a not in come and not a.done() for a in ask.join.asks):
-                failed = (
-                    a in come and come[a].status is not TaskStatus.DONE for a in ask.join.asks
-                )
-                if ask.join.waits_for_all or not any(failed):
-                    continue
-            del self.told[ask.task]  # type: ignore[arg-type]
-            yield ask, _one_of(ask, end)
+        joins = {join: _is_over(join, come) for ask in come if (join := ask.join)}
+        return {ask: end for ask, end in come.items() if ask.join is None or joins[ask.join]}
 
-    def _signalled(self, ask: Ask) -> One | None:
-        if ask.kind != "signal" or ask.position is None:
+    def _signalled(self) -> list[tuple[Ask, One | Recorded]]:
+        if not (found := self._next_signal()):
+            return []
+        ask, signal = found
+        self._signals.remove(signal)
+        self._taken.append(signal.id)
+        self._used.add(signal.id)
+        assert ask.position is not None
+        return [(ask, One(ask.position, "done", msgspec.Raw(signal.payload)))]
+
+    def _next_signal(self) -> tuple[Ask, Signal] | None:
+        """For whoever asked first."""
+        if not self._signals:
             return None
-        for place, signal in enumerate(self._signals):
-            if signal.name == ask.signal:
-                del self._signals[place]
-                self._taken.append(signal.id)
-                self._used.add(signal.id)
-                return One(ask.position, "done", msgspec.Raw(signal.payload))
+        for ask in self._open.values():
+            if ask.kind == "signal" and ask.position is not None:
+                for signal in self._signals:
+                    if signal.name == ask.signal:
+                        return ask, signal
         return None
 
-    def _due(self, ask: Ask) -> One | None:
-        if ask.due is None or ask.due > self._loop.time():
-            return None
-        return One(-1 if ask.position is None else ask.position, "due")
+    def _all_due(self) -> list[tuple[Ask, One | Recorded]]:
+        now = self._loop.time()
+        return [
+            (ask, One(-1 if ask.position is None else ask.position, "due"))
+            for ask in self._open.values()
+            if ask.due is not None and ask.due <= now
+        ]
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 
@@ -145,13 +167,21 @@ class Arrivals:
 
     async def _leave(self, due_at: float) -> Waiting | None:
         await self._look()
-        if self.told or self._signals or self.ran:
+        if self.has_come():
             return None
         asks = list(self._open.values())
         if any(not ask.is_own for ask in asks):
             due_at = min(due_at, self._loop.time() + _STRANGER)
         left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
-        return Waiting(timer=left, wakes=_wakes(asks), seen=tuple(self.seen), reason=_reason(asks))
+        wakes = self._wakes(asks)
+        return Waiting(timer=left, wakes=wakes, seen=tuple(self.seen), reason=_reason(asks))
+
+    def _wakes(self, asks: Sequence[Ask]) -> int:
+        """How many ends a function waits for: of a join, all; of anything else, the first."""
+        join = asks[0].join
+        if join is None or any(ask.join is not join for ask in asks):
+            return 1
+        return max(1, sum(ask.task not in self.told for ask in asks))
 
     async def _look(self) -> None:
         children = [
@@ -178,12 +208,12 @@ def _one_of(ask: Ask, end: Ending) -> One:
     return One(position, how, result, end.failure)
 
 
-def _wakes(asks: Sequence[Ask]) -> int:
-    """How many ends a function waits for: of a join, all; of anything else, the first."""
-    join = asks[0].join
-    if join and all(ask.join is join for ask in asks):
-        return len(asks)
-    return 1
+def _is_over(join: Join, come: Mapping[Ask, Ending]) -> bool:
+    """Whether all have come, or one has failed that the others need not be waited for."""
+    if all(ask in come or ask.done() for ask in join.asks):
+        return True
+    failed = any(end.status is not TaskStatus.DONE for a, end in come.items() if a.join is join)
+    return failed and not join.waits_for_all
 
 
 def _reason(asks: Sequence[Ask]) -> str:

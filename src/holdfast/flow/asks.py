@@ -30,6 +30,7 @@ class Ask(asyncio.Future[One]):
         self.draft: Draft | None = None
         self.task: UUID | None = None
         self.is_own = True  # its task is our child, whose end wakes us
+        self.unsure = False  # whether its task is ours is not known yet
         self.again = False  # it failed in a former life, and runs again
         self.signal: str | None = None
         self.seconds: float | None = None

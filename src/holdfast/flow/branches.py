@@ -23,6 +23,9 @@ __all__ = ["Branch", "Branching", "here", "watching"]
 _release_waiter = getattr(asyncio.tasks, "_release_waiter", None)  # of wait_for, before 3.12
 
 
+_STORES = ("holdfast.stores", "holdfast.notifiers")
+
+
 class Branch:
     """One asyncio task of a function; "" is the function itself. `path` is the same in every run:
     the n-th task of that coroutine's name which the branch above has made."""
@@ -30,12 +33,17 @@ class Branch:
     def __init__(self, path: str = "") -> None:
         self.path = path
         self.watched: Watched | None = None
+        self.task: asyncio.Task[Any] | None = None
         self._made: dict[str, int] = {}
         self._asked: dict[tuple[str, str], int] = {}
 
     def grow(self, name: str) -> "Branch":
         number = self._made[name] = self._made.get(name, -1) + 1
         return Branch(f"{self.path}/{name}[{number}]")
+
+    @property
+    def has_asked(self) -> bool:
+        return bool(self._asked or self._made)
 
     def key(self, name: str, digest: str) -> Key:
         """Of the next such ask in this branch."""
@@ -48,6 +56,9 @@ here: ContextVar[Branch | None] = ContextVar("holdfast_branch", default=None)
 
 class Branching(Protocol):
     """A flow, seen from the event loop."""
+
+    @property
+    def closed(self) -> bool: ...
 
     def branch_out(self, name: str) -> Branch: ...
 
@@ -64,8 +75,19 @@ class Branching(Protocol):
 
 
 def _flow() -> Branching | None:
+    """The flow of the code that runs; not for what the store does on its behalf."""
     attempt = running.get()
-    return None if attempt is None else cast("Branching | None", attempt.flow)
+    flow = None if attempt is None else cast("Branching | None", attempt.flow)
+    return None if flow is None or flow.closed or _in_store() else flow
+
+
+def _in_store() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame:
+        if frame.f_globals.get("__name__", "").startswith(_STORES):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Hooks:
@@ -100,7 +122,8 @@ class _Hooks:
         branch = flow.branch_out(getattr(coroutine, "__qualname__", type(coroutine).__name__))
         branch.watched = Watched(coroutine, over=lambda: flow.joined(branch))
         variables.run(here.set, branch)
-        return self._new_task(loop, branch.watched, options)
+        branch.task = self._new_task(loop, branch.watched, options)
+        return branch.task
 
     def _new_task(
         self,

@@ -105,6 +105,12 @@ class _Replay(Asking):
 
     def give_up(self, ask: Ask) -> None:
         self.open.pop(ask.key, None)
+        self._gone.add(ask.key)
+        self.stir()
+
+    async def _make_sure(self, asks: Sequence[Ask]) -> None:
+        for ask in asks:
+            ask.unsure = False
 
     def told(self, what: str) -> None:
         self._host.stop_for(Waiting(reason=what))

@@ -8,8 +8,10 @@ the function can go no further.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
 from datetime import timedelta
@@ -38,6 +40,7 @@ __all__ = ["Flow", "Host", "disagreement"]
 
 logger = logging.getLogger("holdfast.flow")
 Step = Callable[[], Awaitable[bytes | Failure]]
+_DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
 
 
@@ -82,6 +85,9 @@ class Flow:
         self._raised: list[tuple[BaseException, Ask]] = []
         self._patches: set[str] = set()
         self._given_up: list[UUID] = []
+        self._gone: set[Key] = set()  # of asks that were given up
+        self._told: deque[list[tuple[Ask, One]]] = deque()  # recorded, and not handed over yet
+        self._doubts: tuple[int, float] | None = None
         self._stir = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._led: asyncio.Task[Any] | None = None
@@ -109,6 +115,7 @@ class Flow:
         if (begun := self._history.begun.get(ask.key)) and not begun.abandoned:
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
             ask.is_own = begun.task == begun.asked.task
+            ask.unsure = ask.is_own and ask.draft is not None and ask.draft.key is not None
             if begun.asked.seconds is not None:
                 ask.due = self.loop.time() + begun.asked.seconds - begun.age
         if self.is_alone() and (arrival := self._history.is_next(ask.key)):
@@ -135,7 +142,7 @@ class Flow:
         key = Key("", f"patch {name}", "", 0)
         if name in self._patches or self._history.value(key):
             return True
-        if not self._history.is_exhausted:
+        if not self._history.has_passed(self._asked):
             return False
         self._patches.add(name)
         self._recording.add(Recorded(key, result=msgspec.Raw(b"true"), what="value"))
@@ -164,11 +171,10 @@ class Flow:
         if self._recording.holds_values:
             await self._ours(self._recording.flush())
         recorded = await _ran(ask.key, run)
-        position = self._recording.add(recorded)
+        position = ask.position = self._recording.add(recorded)
         # A failure is written with what comes next: if nothing does, the step runs again.
         if recorded.failure is None:
             await self._ours(self._recording.flush())
-            ask.position = position
         return ask, _one_of(recorded, position)
 
     def can_run_here(self) -> bool:
@@ -194,13 +200,19 @@ class Flow:
     def give_up(self, ask: Ask) -> None:
         """It was cancelled: by a timeout, by the function, or because it ends."""
         self.open.pop(ask.key, None)
-        if self.closed:
-            return
-        if ask.kind == "child" and ask.position is not None:
-            self._recording.add(Abandoned([ask.position]))
-            if ask.task and ask.is_own:
-                self._given_up.append(ask.task)
+        self._gone.add(ask.key)
+        if ask.kind == "child":
+            self._give_up_child(ask)
         self.stir()
+
+    def _give_up_child(self, ask: Ask) -> None:
+        begun = self._history.begun.get(ask.key)
+        if ask.task and ask.is_own:
+            self._given_up.append(ask.task)
+        elif begun and begun.abandoned and begun.task == begun.asked.task and begun.task:
+            self._given_up.append(begun.task)  # it may not have been cancelled: we crashed
+        if ask.position is not None and not self.closed:
+            self._recording.add(Abandoned([ask.position]))
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""
@@ -254,6 +266,8 @@ class Flow:
             raise disagreement(left, [])
 
     def is_of_a_child(self, error: BaseException) -> bool:
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_of_a_child, error.exceptions))
         return any(error is raised and ask.kind == "child" for raised, ask in self._raised)
 
     async def escape(self, error: BaseException, *, for_good: bool) -> None:
@@ -265,22 +279,37 @@ class Flow:
             for raised, ask in self._raised
             if id(raised) in chain and ask.position is not None and (for_good or ask.kind == "step")
         }
-        if drop:
+        if for_good:  # they are cancelled now, but that is no answer to the function
+            drop |= {a.position for a in self.open.values() if a.kind == "child" and a.position}
+        if not all(map(self._recording.holds, drop)):
             self._recording.add(Dropped(sorted(drop)))
             await self._recording.flush()
 
+    async def give_up_all(self) -> None:
+        """The function was cancelled, and its children with it: in a new life they begin anew."""
+        for ask in list(self.open.values()):
+            ask.cancel()
+        await self._recording.flush()
+
+    def freeze(self) -> None:
+        """Nothing is asked or written from here on: the function only has to leave."""
+        self.closed = True
+        self.stir()
+
     async def close(self) -> list[UUID]:
-        """Nothing is asked or written any more. Answers the children that nobody waits for."""
+        """Nothing goes on any more. Answers the children that nobody waits for."""
         self.closed = True
         if self._pump:
             self._pump.cancel()
             await asyncio.wait({self._pump})
-        asks = list(self.open.values())
-        for ask in asks:
+        for ask in list(self.open.values()):
             ask.cancel()
+        for branch in list(self._branches):
+            if branch.task and branch.has_asked:  # else it may be anyone's, such as a pool's
+                branch.task.cancel()
         if self._led:
             self._led.cancel()
-        return [ask.task for ask in asks if ask.kind == "child" and ask.task and ask.is_own]
+        return self._given_up
 
     # ── the pump ─────────────────────────────────────────────────────────────────────────────
 
@@ -289,7 +318,7 @@ class Flow:
             while not self.closed:
                 await self._quiet()
                 if not await self._go_on() and (waiting := await self._wait()):
-                    self._host.stop_for(waiting)
+                    await self._put_down(waiting)
                     return
         except asyncio.CancelledError:
             raise
@@ -299,6 +328,13 @@ class Flow:
             if not isinstance(fault, LeaseLost):
                 logger.exception("task %s: its flow cannot go on", self._lease.task)
             self._host.stop_for(fault)
+
+    async def _put_down(self, waiting: Waiting) -> None:
+        """Timers go on outside of memory: all are written down."""
+        if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
+            await self._record(timers)
+        await self._recording.flush()
+        self._host.stop_for(waiting)
 
     async def _quiet(self) -> None:
         """Until the function can go no further."""
@@ -327,25 +363,65 @@ class Flow:
 
     async def _go_on(self) -> bool:
         """One thing that can be done without waiting."""
-        if arrivals := self._history.take(self.open):
+        if self._told:
+            self._hand_over()
+            return True
+        if arrivals := self._history.take(self.open, self._gone):
             for arrival in arrivals:
                 self._answer(self.open.pop(arrival.key), arrival.one)
             return True
         if new := [ask for ask in self.open.values() if _is_new(ask)]:
             if left := self._history.unasked(self._asked):
-                raise disagreement(left, [ask.key for ask in new])
-            await self._begin(new)
+                await self._doubt(left, [ask.key for ask in new])
+            else:
+                await self._begin(new)
+            return True
+        if unsure := [ask for ask in self.open.values() if ask.unsure]:
+            await self._make_sure(unsure)
             return True
         if self._given_up:
-            given_up, self._given_up = self._given_up, []
+            given_up = self._given_up.copy()
             await self._recording.flush()
             await self._store.cancel(given_up)
+            del self._given_up[: len(given_up)]
             return True
         if come := self._arrivals.take():
             await self._host.resume()
             await self._take_in(come)
             return True
         return False
+
+    async def _doubt(self, left: Sequence[Key], new: Sequence[Key]) -> None:
+        """Recorded, and not asked: it may come where the function awaits something of its own."""
+        moves, now = self._total_moves(), self.loop.time()
+        if self._waits_for_us():
+            raise disagreement(left, new)
+        if self._doubts is None or self._doubts[0] != moves:
+            self._doubts = moves, now
+        if now - self._doubts[1] > _DOUBT:
+            raise disagreement(left, new)
+        self._stir.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DOUBT / 100):
+                await self._stir.wait()
+
+    async def _make_sure(self, asks: Sequence[Ask]) -> None:
+        """Whether their tasks are ours: we may have crashed before we could note whose they are."""
+        begun = [self._history.begun[ask.key] for ask in asks]
+        drafts = [
+            msgspec.structs.replace(ask.draft, id=one.asked.task)
+            for ask, one in zip(asks, begun, strict=True)
+            if ask.draft and one.asked.task
+        ]
+        ids = await self._recording.ask_again([(one.position, one.asked) for one in begun], drafts)
+        for ask, id in zip(asks, ids, strict=True):
+            ask.unsure = False
+            self._belongs(ask, id)
+
+    def _belongs(self, ask: Ask, task: UUID) -> None:
+        if task != ask.task:
+            ask.task, ask.is_own = task, False
+            self._recording.add(Holder(ask.position or 0, task))
 
     async def _wait(self) -> Waiting | None:
         """Until something has come; or how to wait outside of memory, after waiting long enough."""
@@ -375,15 +451,15 @@ class Flow:
             if not ask.again:
                 task = ask.draft.id if ask.draft else None
                 ask.task = task
+                if ask.due is not None:
+                    ask.seconds = max(0.0, ask.due - self.loop.time())
                 ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
                 if ask.seconds is not None and ask.due is None:
                     ask.due = self.loop.time() + ask.seconds
         made = [ask for ask in asks if ask.draft and not ask.again]
         ids = await self._recording.flush([ask.draft for ask in made if ask.draft])
         for ask, id in zip(made, ids, strict=True):
-            if id != ask.task:
-                ask.task, ask.is_own = id, False
-                self._recording.add(Holder(ask.position or 0, id))
+            self._belongs(ask, id)
         if again:
             await self._store.retry([ask.task for ask in again if ask.task])
             for ask in again:
@@ -418,7 +494,12 @@ class Flow:
             self._recording.consume(signal)
         if not alone:
             await self._recording.flush(seen=self._arrivals.seen)
-        for ask, one in ones:
+        # One entry after the other, as they are read again: what steps came to has one each.
+        self._told += [[one] for one in ones] if come[0][0].kind == "step" else [ones]
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        for ask, one in self._told.popleft():
             if self.open.pop(ask.key, None):
                 self._answer(ask, one)
 

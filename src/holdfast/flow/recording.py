@@ -36,6 +36,10 @@ class Recording:
             self.holds_values = True
         return position
 
+    def holds(self, position: int) -> bool:
+        """Whether this is not written yet."""
+        return any(step.position == position for step in self._pending)
+
     def consume(self, signal: UUID) -> None:
         self._consumed.append(signal)
 
@@ -63,6 +67,13 @@ class Recording:
                 note = write(self._position, Came([]))
                 await _surely(lambda: self._store.record(self._lease, [note], consumed=consumed))
             await _surely(lambda: self._store.restart(self._lease, payload))
+
+    async def ask_again(
+        self, entries: Sequence[tuple[int, Entry]], children: Sequence[Draft]
+    ) -> list[UUID]:
+        """The children's ids once more: nothing new is written."""
+        steps = [write(position, entry) for position, entry in entries]
+        return await _surely(lambda: self._store.record(self._lease, steps, children=children))
 
 
 async def _surely(ask: Callable[[], Awaitable[T]]) -> T:

@@ -11,11 +11,12 @@ from holdfast.stores.driver import DuplicateTask
 from holdfast.stores.prepared import accepted, columns
 from holdfast.stores.producing import Producing
 from holdfast.tasks.names import check_key
-from holdfast.tasks.payload import check_payload
+from holdfast.tasks.payload import MAX_SIZE, check_payload
 from holdfast.tasks.task import Draft, Lease, TaskStatus
 
 __all__ = ["Flows"]
 
+_ROUND_ABOUT = 128 * 1024  # bytes: the names, and how a failure came about
 _NOBODY = dict.fromkeys(columns([], []))
 
 
@@ -129,8 +130,17 @@ def _check(steps: Sequence[Step]) -> None:
     for step in steps:
         check_key("step name", step.name)
         check_key("step kind", step.kind)
-        check_payload(step.value or b"")
+        _check_size(step)
         if taken.setdefault(step.position, step) != step:
             raise InvalidInput(
                 f"two different steps are to be recorded at position {step.position}"
             )
+
+
+def _check_size(step: Step) -> None:
+    """A value holds what is checked already, with a little around it: only its size counts."""
+    size = len(step.value or b"")
+    if size > MAX_SIZE + _ROUND_ABOUT:
+        raise InvalidInput(
+            f"step {step.name!r} has a value of {size:,} bytes; store it elsewhere, and its address"
+        )

@@ -38,9 +38,7 @@ _LEASE = timedelta(minutes=5)
 class Draining:
     """Drains the store of one app, as often as it is told to."""
 
-    def __init__(
-        self, app: "AppUnderTest", enqueued: Enqueued, crashes: Sequence[Crash]
-    ) -> None:
+    def __init__(self, app: "AppUnderTest", enqueued: Enqueued, crashes: Sequence[Crash]) -> None:
         self.app, self.enqueued, self.crashes = app, enqueued, crashes
         self._declared: dict[str, Limit] = {}
         self._workers = 0
@@ -81,9 +79,7 @@ class Draining:
 class Hand:
     """One worker, until nothing is due or until it dies."""
 
-    def __init__(
-        self, draining: Draining, store: Store, record: WorkerRecord, slots: int
-    ) -> None:
+    def __init__(self, draining: Draining, store: Store, record: WorkerRecord, slots: int) -> None:
         self._draining, self._app, self._store = draining, draining.app, store
         self._record, self._count = record, slots
         self._news = asyncio.Event()

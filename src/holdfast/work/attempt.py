@@ -80,6 +80,10 @@ class Flowing(Asking, Protocol):
 
     async def escape(self, error: BaseException, *, for_good: bool) -> None: ...
 
+    async def give_up_all(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
     async def close(self) -> list[UUID]: ...
 
     def hint(self) -> None: ...
@@ -93,9 +97,9 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_fault", "_journal", "_site", "_transaction", "_waiting", "began", "claimed", "committed",
-        "context", "ended", "executor", "function", "orphans", "resting", "started", "task",
-        "timer", "why",
+        "_fault", "_is_read", "_journal", "_site", "_transaction", "_waiting", "began", "claimed",
+        "committed", "context", "ended", "executor", "function", "orphans", "resting", "started",
+        "task", "timer", "why",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +126,7 @@ class Attempt:
         self.began: Flowing | None = None
         self.orphans: list[UUID] = []  # children that nobody waits for any more
         self._journal: Journal | None = None
+        self._is_read = False
         self._waiting: Waiting | Snoozed | None = None
         self._fault: BaseException | None = None
         self._transaction: Transaction | None = None
@@ -142,6 +147,8 @@ class Attempt:
         """The first reason counts."""
         if self.why is None:
             self.why = why
+            if self.began and why is not Why.CANCEL:
+                self.began.freeze()
             if self.task:
                 self.task.cancel()
 
@@ -181,7 +188,11 @@ class Attempt:
     # ── a durable function among others ──────────────────────────────────────────────────────
 
     @property
-    def flow(self) -> Flowing:
+    def flow(self) -> Flowing | None:
+        """None until the journal is read."""
+        return self._flow() if self._is_read else None
+
+    def _flow(self) -> Flowing:
         if self.began is None:
             self.began = self._site.begin_flow(self, self._journal)
         return self.began
@@ -214,12 +225,13 @@ class Attempt:
         try:
             if self.claimed.lease.fence > 1:  # it was granted before, and may have a journal
                 self._journal = await self._site.store.journal(self.claimed.lease.task)
+            self._is_read = True
             result = await self.executor.run(self.function, self.context)
             if self.why in (Why.LOST, Why.TIMEOUT, Why.WAITS, Why.FAULT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
-                self.flow.check_finished()
-                self.orphans = await self.flow.close()
+                self._flow().check_finished()
+                self.orphans = await self._flow().close()
             settlement = done(result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement
@@ -233,11 +245,13 @@ class Attempt:
             return self._after(error)
 
     async def _after_flow(self, error: BaseException) -> Settlement | None:
-        flow = self.flow
+        flow = self._flow()
         try:
             settlement = self._after(error)
             if settlement and self.why is None:
                 await flow.escape(error, for_good=settlement.verdict is Verdict.FAILED)
+            elif settlement and self.why is Why.CANCEL:
+                await flow.give_up_all()
         except LeaseLost:
             settlement = None
         orphans = await flow.close()

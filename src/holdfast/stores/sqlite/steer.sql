@@ -88,7 +88,7 @@ returning id, lane, np, parent is not null, concurrency_key
 -- name: retry.delayed
 select l.id
 from later l
-where l.id = :id and l.waiting is null
+where l.id = :id and (l.waiting is null or l.waiting like 'parked:%')
 
 -- name: discard.failed
 select o.id

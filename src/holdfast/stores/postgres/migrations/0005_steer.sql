@@ -212,7 +212,7 @@ begin
   from (
     select l.id
     from holdfast.later l
-    where l.id = any (ids) and l.waiting is null
+    where l.id = any (ids) and (l.waiting is null or l.waiting like 'parked:%')
     order by l.id
     for update
   ) l;
