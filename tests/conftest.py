@@ -13,6 +13,7 @@ from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Po
 
 T = TypeVar("T")
 NOT_RUN = "NOT RUN: "
+pytest_plugins = ["pytester"]
 
 
 def need(find: Callable[[], T]) -> T:

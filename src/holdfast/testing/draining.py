@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["Draining"]
 
 _LEASE = timedelta(minutes=5)
+_NO_END = (Verdict.WAITING, Verdict.HANDED_BACK)
 
 
 class Draining:
     """Drains the store of one app, as often as it is told to."""
 
-    def __init__(
-        self, app: "AppUnderTest", enqueued: Enqueued, crashes: Sequence[Crash]
-    ) -> None:
+    def __init__(self, app: "AppUnderTest", enqueued: Enqueued, crashes: Sequence[Crash]) -> None:
         self.app, self.enqueued, self.crashes = app, enqueued, crashes
         self._declared: dict[str, Limit] = {}
         self._workers = 0
@@ -81,9 +80,7 @@ class Draining:
 class Hand:
     """One worker, until nothing is due or until it dies."""
 
-    def __init__(
-        self, draining: Draining, store: Store, record: WorkerRecord, slots: int
-    ) -> None:
+    def __init__(self, draining: Draining, store: Store, record: WorkerRecord, slots: int) -> None:
         self._draining, self._app, self._store = draining, draining.app, store
         self._record, self._count = record, slots
         self._news = asyncio.Event()
@@ -171,7 +168,7 @@ class Hand:
         return moved
 
     async def _claim(self) -> tuple[list[Claimed], float | None]:
-        room, after = self._count - len(self.holding), None
+        room, after = min(self._slots.appetite()[0], self._count - len(self.holding)), None
         if room <= 0:
             return [], None
         while True:
@@ -189,6 +186,7 @@ class Hand:
     def _written(self, batch: Sequence[Ended], refused: frozenset[UUID]) -> None:
         for ended in batch:
             if ended.task.lease.task not in refused:
-                self.ended += ended.settlement.verdict is not Verdict.WAITING
+                self.ended += ended.settlement.verdict not in _NO_END
                 self._orphans += ended.orphans
+        self._slots.fill()
         self._news.set()
