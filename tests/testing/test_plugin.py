@@ -65,17 +65,18 @@ def test_it_costs_nothing_before_it_is_used():
     assert set(said.stdout.split()) == {"holdfast", "holdfast.version", "holdfast.testing"}
 
 
-def test_with_pytest_asyncio_with_anyio_and_with_neither(run):
+def test_with_pytest_asyncio_with_anyio_and_with_neither_on_a_store_for_each_test(run):
     result = run("""
         import asyncio
         import pytest
-        from shop import charge
+        import shop
 
         async def pays(holdfast):
-            task = await holdfast.dispatch(charge, 7)
-            holdfast.assert_enqueued(charge, args=[7])
+            task = await holdfast.dispatch(shop.charge, 7)
+            holdfast.assert_enqueued(shop.charge, args=[7], count=1)
             assert await holdfast.drain() == 1
             assert await task.result(timeout=30) == "order 7 is paid"
+            await holdfast.dispatch(shop.charge, 8)
 
         @pytest.mark.asyncio
         async def test_by_pytest_asyncio(holdfast):
@@ -88,51 +89,31 @@ def test_with_pytest_asyncio_with_anyio_and_with_neither(run):
 
         def test_by_hand(holdfast):
             asyncio.run(pays(holdfast))
+            assert asyncio.run(holdfast.drain()) == 1
             asyncio.run(pays(holdfast))
 
         def test_without_await(holdfast):
-            task = holdfast.dispatch_sync(charge, 7)
+            task = holdfast.dispatch_sync(shop.charge, 7)
             assert holdfast.run_sync(holdfast.drain()) == 1
             assert holdfast.run_sync(task.result(timeout=30)) == "order 7 is paid"
+
+        class TestWithAnAppOfOnesOwn:
+            @pytest.fixture
+            def holdfast_app(self):
+                return shop.app
+
+            @pytest.mark.asyncio
+            async def test_it_lives_in_memory(self, holdfast):
+                task = await shop.app.dispatch(shop.mail, "ada")
+                holdfast.assert_enqueued(shop.mail, queue="mail")
+                holdfast.crash_at(shop.mail, after="send")
+                assert await holdfast.drain() == 1
+                assert await task.result(timeout=30) == "ADA"
+
+            def test_it_is_given_back(self):
+                assert "nowhere" in shop.app.home.url
     """)
-    result.assert_outcomes(passed=4)
-
-
-def test_each_test_has_a_store_of_its_own(run):
-    result = run("""
-        import pytest
-        from shop import charge
-
-        @pytest.mark.parametrize("time", [1, 2])
-        def test_it_is_empty(holdfast, time):
-            holdfast.assert_enqueued(charge, count=0)
-            holdfast.dispatch_sync(charge, 7)
-    """)
-    result.assert_outcomes(passed=2)
-
-
-def test_an_app_of_ones_own_by_a_fixture(run):
-    result = run("""
-        import asyncio
-        import pytest
-        import shop
-
-        @pytest.fixture
-        def holdfast_app():
-            return shop.app
-
-        @pytest.mark.asyncio
-        async def test_mail(holdfast):
-            task = await shop.app.dispatch(shop.mail, "ada")
-            holdfast.assert_enqueued(shop.mail, queue="mail")
-            holdfast.crash_at(shop.mail, after="send")
-            assert await holdfast.drain() == 1
-            assert await task.result(timeout=30) == "ADA"
-
-        def test_it_is_given_back():
-            assert "nowhere" in shop.app.home.url
-    """)
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=6)
 
 
 def test_what_fails_is_told_in_words(run):
