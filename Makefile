@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 REQUIREMENTS := requirements.txt requirements-dev.txt requirements-uv.txt
 
-.PHONY: setup demo test test-long check bench bench-store bench-worker bench-peers simulate mutants ci lock format clean
+.PHONY: setup demo test test-long check bench bench-store bench-worker bench-flows bench-peers simulate mutants ci lock format clean
 .DELETE_ON_ERROR:
 
 setup: .venv/installed  # everything that the other targets need
@@ -38,13 +38,16 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: bench-store bench-worker
+bench: bench-store bench-worker bench-flows
 
 bench-store: setup
 	$(BIN)/python -m bench.store
 
 bench-worker: setup
 	$(BIN)/python -m bench.worker
+
+bench-flows: setup
+	$(BIN)/python -m bench.flows
 
 bench-peers: setup .venv-peers/installed  # ARGS="--only celery,rq --tasks 5000 -o json"
 	$(BIN)/python -m bench.peers $(ARGS)

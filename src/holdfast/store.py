@@ -160,11 +160,20 @@ class Flows(Protocol):
         """
         ...
 
+    async def restart(self, lease: Lease, payload: bytes) -> None:
+        """Go on as a new run of the same task: other arguments, an empty journal; signals that
+        were not consumed stay. Raises `LeaseLost`."""
+        ...
+
     async def news(self, task: UUID, children: Sequence[UUID]) -> News:
         """What has come for a function that is in memory; `children` are those it waits for."""
         ...
 
     async def journal(self, task: UUID) -> Journal: ...
+
+    async def payload(self, task: UUID) -> bytes:
+        """Its arguments. Raises `UnknownTask`."""
+        ...
 
     async def saved(self, task: UUID) -> Progress | None: ...
 

@@ -109,3 +109,16 @@ async def test_ages_tell_how_long_ago_steps_were_recorded(store, clock):
     await clock.advance(7.0)
     (age,) = (await store.journal(lease.task)).ages
     assert 6.9 < age < 60
+
+
+async def test_a_run_that_begins_anew_has_other_arguments_and_no_journal(store):
+    lease = (await parent_of(store)).lease
+    await store.record(lease, [ASK])
+    await store.send_signal(lease.task, new_grant(), "go", b"1")
+    for _ in range(2):  # asked again after a lost answer
+        await store.restart(lease, b'{"args": [2]}')
+    assert (await store.journal(lease.task)).steps == []
+    assert await store.payload(lease.task) == b'{"args": [2]}'
+    assert len((await store.news(lease.task, [])).signals) == 1
+    with pytest.raises(LookupError):
+        await store.payload(new_grant())

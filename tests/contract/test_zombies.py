@@ -209,6 +209,12 @@ async def record(store: SqlStore, lease: Lease) -> str:
     return "record"
 
 
+async def restart(store: SqlStore, lease: Lease) -> str:
+    with pytest.raises(LeaseLost, match="restart"):
+        await store.restart(lease, b"[9]")
+    return "restart"
+
+
 async def record_again(store: SqlStore, lease: Lease) -> str:
     with pytest.raises(LeaseLost, match="record"):
         await store.record(lease, [Step(position=1, name="first", value=b"1")])
@@ -226,6 +232,7 @@ TRIES: list[Attempt] = [
     progress,
     record,
     record_again,
+    restart,
     claimed,
 ]
 

@@ -12,7 +12,7 @@ PLANS = {
     "wake.all_come": ("SEARCH l USING PRIMARY KEY (id=?)", "SCAN l"),
     "cleanup.ended": ("outcome_ended (finished_at<?)", "SCAN o"),
     "cleanup.failed": ("outcome_failed (finished_at<?)", "SCAN o"),
-    "nudge.keys": ("nudge_key (pool=?)", "TEMP B-TREE"),
+    "nudge.keys": ("nudge_order (pool=?)", "TEMP B-TREE"),
     "loads.scheduled": ("later_due", "SCAN w"),
     "loads.failed": ("outcome_undone (state=?)", "SCAN o"),
 }

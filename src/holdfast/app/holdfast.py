@@ -270,6 +270,7 @@ class Holdfast:
     gather = staticmethod(verbs.gather)
     map = staticmethod(verbs.map)
     patched = staticmethod(verbs.patched)
+    continue_as_new = staticmethod(verbs.continue_as_new)
 
     async def send_signal(self, task: AnyTask, name: str, payload: Any = None) -> bool:
         """Queue a signal for a durable function: each is consumed once, in order, also where it

@@ -16,6 +16,7 @@ _COMMANDS = {
     "bench": "holdfast.cli.bench",
     "demo": "holdfast.cli.demo",
     "enqueue": "holdfast.cli.enqueue",
+    "flows": "holdfast.cli.flows",
     "sql": "holdfast.cli.sql",
     "worker": "holdfast.cli.worker",
 }

@@ -186,6 +186,11 @@ class Asking(Flow):
             raise TimeoutError(f"no signal {name!r} within {timeout:g} s")
         return decode(bytes(one.result), type)
 
+    async def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """End this run and begin the next, of the same task; never returns."""
+        payload = self._host.function.signature.pack(args, kwargs)
+        await self.start_anew(payload)
+
 
 async def _called(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

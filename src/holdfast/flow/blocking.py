@@ -66,6 +66,11 @@ class Blocking:
     def signal(self, name: str, type: Any, timeout: float | None) -> Coroutine[Any, Any, Any]:
         return self._flow.signal(name, type, timeout)
 
+    def continue_as_new(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        return self._flow.continue_as_new(args, kwargs)
+
     def value(self, name: str, make: Callable[[], bytes]) -> bytes:
         async def taken() -> bytes:
             return self._flow.value(name, make)

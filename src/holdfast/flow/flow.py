@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextvars import Context as Variables
 from contextvars import copy_context
+from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -28,11 +29,12 @@ from holdfast.flow.branches import Branch, here
 from holdfast.flow.entries import Abandoned, Again, Asked, Came, Dropped, Holder, Key, One, Recorded
 from holdfast.flow.history import History
 from holdfast.flow.recording import Recording
+from holdfast.function import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import NEVER, Waiting
+from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
 from holdfast.tasks.task import Failure
 
-__all__ = ["Flow", "Host"]
+__all__ = ["Flow", "Host", "disagreement"]
 
 logger = logging.getLogger("holdfast.flow")
 Step = Callable[[], Awaitable[bytes | Failure]]
@@ -45,8 +47,11 @@ class Host(Protocol):
     @property
     def context(self) -> Context: ...
 
-    def stop_for(self, reason: Waiting | BaseException) -> None:
-        """End the attempt: the function waits, or could not go on."""
+    @property
+    def function(self) -> Function[..., Any, Any]: ...
+
+    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+        """End the attempt: the function waits, begins anew, or could not go on."""
         ...
 
     def rest(self) -> None:
@@ -178,6 +183,14 @@ class Flow:
             await asyncio.wait({task})
             raise
 
+    async def start_anew(self, payload: bytes) -> None:
+        """The journal is emptied: from here on this run counts no more."""
+        if self.closed:
+            raise PutDown
+        await self._ours(self._recording.restart(payload))
+        self._host.stop_for(Snoozed(timedelta(0)))
+        await self.loop.create_future()
+
     def give_up(self, ask: Ask) -> None:
         """It was cancelled: by a timeout, by the function, or because it ends."""
         self.open.pop(ask.key, None)
@@ -238,7 +251,7 @@ class Flow:
     def check_finished(self) -> None:
         """The function returned. Raises `Parked` where the journal knows of more than it asked."""
         if left := self._history.unasked(self._asked):
-            raise _disagree(left, [])
+            raise disagreement(left, [])
 
     def is_of_a_child(self, error: BaseException) -> bool:
         return any(error is raised and ask.kind == "child" for raised, ask in self._raised)
@@ -320,7 +333,7 @@ class Flow:
             return True
         if new := [ask for ask in self.open.values() if _is_new(ask)]:
             if left := self._history.unasked(self._asked):
-                raise _disagree(left, [ask.key for ask in new])
+                raise disagreement(left, [ask.key for ask in new])
             await self._begin(new)
             return True
         if self._given_up:
@@ -461,7 +474,7 @@ def _chain(error: BaseException) -> set[int]:
     return found
 
 
-def _disagree(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:
+def disagreement(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:
     lines = ["the code does not ask for what is recorded of this run"]
     lines += [f"- recorded, not asked: {key}" for key in recorded[:10]]
     lines += [f"+ asked, not recorded: {key}" for key in asked[:10]]

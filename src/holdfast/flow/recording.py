@@ -1,17 +1,19 @@
 """Writing the journal of one function: in order, each entry once, under its lease."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from holdfast.answers import Step
 from holdfast.errors import StoreUnreachable
-from holdfast.flow.entries import Entry, Recorded, write
+from holdfast.flow.entries import Came, Entry, Recorded, write
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
 __all__ = ["Recording"]
 
+T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
@@ -47,12 +49,28 @@ class Recording:
             self.holds_values = False
             if not steps:
                 return []
-            pause = _FIRST_PAUSE
-            while True:
-                try:
-                    return await self._store.record(
-                        self._lease, steps, consumed=consumed, seen=seen, children=children
-                    )
-                except StoreUnreachable:  # it may be written: the same again is accepted
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+            return await _surely(
+                lambda: self._store.record(
+                    self._lease, steps, consumed=consumed, seen=seen, children=children
+                )
+            )
+
+    async def restart(self, payload: bytes) -> None:
+        """Forget all of it: the function begins anew, with other arguments."""
+        async with self._busy:
+            self._pending, consumed = [], self._consumed
+            if consumed:  # signals that this run took in are not for the next
+                note = write(self._position, Came([]))
+                await _surely(lambda: self._store.record(self._lease, [note], consumed=consumed))
+            await _surely(lambda: self._store.restart(self._lease, payload))
+
+
+async def _surely(ask: Callable[[], Awaitable[T]]) -> T:
+    """Where no answer came it may be written: the same again is accepted."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await ask()
+        except StoreUnreachable:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)

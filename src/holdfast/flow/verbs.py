@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 from holdfast.context import Asking, entered
 from holdfast.errors import HoldfastError, InvalidInput
@@ -11,7 +11,17 @@ from holdfast.flow.blocking import Blocking
 from holdfast.function import Call, Function
 from holdfast.tasks.durations import Duration, duration
 
-__all__ = ["gather", "map", "patched", "run", "sleep", "step", "timeout", "wait_for_signal"]
+__all__ = [
+    "continue_as_new",
+    "gather",
+    "map",
+    "patched",
+    "run",
+    "sleep",
+    "step",
+    "timeout",
+    "wait_for_signal",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,6 +104,12 @@ def map(
 ) -> Coroutine[Any, Any, list[R]]:
     """A child task of `function` for each item, and all their results in order."""
     return function.map(items, at_most=at_most, return_exceptions=return_exceptions)
+
+
+def continue_as_new(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, NoReturn]:
+    """For functions without an end: go on as a new run of the same task, with these arguments and
+    an empty journal. Signals that were not consumed stay. Never returns."""
+    return _flow("continue_as_new").continue_as_new(args, kwargs)
 
 
 def patched(name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Ending, Journal, News, Progress, Signal, Step
-from holdfast.errors import InvalidInput, JournalConflict, LeaseLost
+from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.driver import DuplicateTask
 from holdfast.stores.prepared import accepted, columns
@@ -57,6 +57,12 @@ class Flows(Producing):
             raise JournalConflict(lease.task, conflicts)
         return accepted(self._driver, children, [taken]).all_or_none() if children else []
 
+    async def restart(self, lease: Lease, payload: bytes) -> None:
+        check_payload(payload)
+        if not await self._value("restart", id=lease.task, grant=lease.grant, payload=payload):
+            await self._refuse("restart", [lease])
+            raise LeaseLost("restart", lease.task)
+
     async def news(self, task: UUID, children: Sequence[UUID]) -> News:
         ((wakes, *rest),) = await self._call("news", id=task, children=list(children))
         signals, ended = rest[:3], rest[3:]
@@ -85,6 +91,12 @@ class Flows(Producing):
             ],
             ages=[age for *_, age in rows],
         )
+
+    async def payload(self, task: UUID) -> bytes:
+        found: bytes | None = await self._value("payload", id=task)
+        if found is None:
+            raise UnknownTask([task])
+        return found
 
     async def saved(self, task: UUID) -> Progress | None:
         for percent, message, saved, at in await self._call("saved", id=task):

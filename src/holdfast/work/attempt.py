@@ -24,6 +24,7 @@ from holdfast.tasks.lifecycle import (
     HandedBack,
     Outcome,
     Settlement,
+    Snoozed,
     Verdict,
     Waiting,
     done,
@@ -121,7 +122,7 @@ class Attempt:
         self.began: Flowing | None = None
         self.orphans: list[UUID] = []  # children that nobody waits for any more
         self._journal: Journal | None = None
-        self._waiting: Waiting | None = None
+        self._waiting: Waiting | Snoozed | None = None
         self._fault: BaseException | None = None
         self._transaction: Transaction | None = None
 
@@ -192,11 +193,11 @@ class Attempt:
         if self.resting:
             await self._site.resume(self)
 
-    def stop_for(self, reason: Waiting | BaseException) -> None:
-        """The function waits for what may take long, or cannot go on."""
+    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+        """The function waits for what may take long, begins anew, or cannot go on."""
         if self.why is not None:
             return
-        if isinstance(reason, Waiting):
+        if isinstance(reason, Waiting | Snoozed):
             self._waiting = reason
             self.stop(Why.WAITS)
         elif isinstance(reason, LeaseLost):
@@ -240,7 +241,7 @@ class Attempt:
         except LeaseLost:
             settlement = None
         orphans = await flow.close()
-        if settlement and settlement.verdict.final:
+        if settlement and (settlement.verdict.final or isinstance(self._waiting, Snoozed)):
             self.orphans = orphans
         return settlement
 

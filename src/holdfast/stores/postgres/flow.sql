@@ -6,6 +6,14 @@ from holdfast.record(
   :fingerprints, :while_pendings, :concurrency_keys, :parents
 )
 
+-- name: restart
+select holdfast.restart(:id, :grant, :payload)
+
+-- name: payload
+select t.payload
+from holdfast.task t
+where t.id = :id
+
 -- name: steps
 select
   s.position, s.kind, s.name, s.value,

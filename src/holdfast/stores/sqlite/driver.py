@@ -127,7 +127,7 @@ class SqliteDriver:
         if self._closed:
             return
         self._closed = True
-        for patience in self._patient:
+        for patience in list(self._patient):  # other threads may ask, too
             patience.gone = "the store was closed during this query; open a new one, and ask again"
         if os.getpid() != self._pid:
             return

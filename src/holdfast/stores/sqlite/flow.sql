@@ -34,6 +34,21 @@ insert into wake (id, urgent)
 select :id, :urgent
 where exists (select 1 from task t where t.id = :id)  -- a parent may be forgotten by now
 
+-- name: restart.task
+update task
+set payload = :payload
+where id = :id and exists (select 1 from lease l where l.id = :id and l.grant_id = :grant)
+returning id
+
+-- name: restart.steps
+delete from step
+where id = :id
+
+-- name: payload
+select t.payload
+from task t
+where t.id = :id
+
 -- name: steps
 select s.position, s.kind, s.name, s.value, (:now - s.recorded_at) / 1e6
 from step s

@@ -104,6 +104,8 @@ VERBS: dict[str, Verb] = {
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
+    "restart": _procedure(flow.restart),
+    "payload": _statement("payload"),
     "news": _procedure(flow.news, writes=False),
     "steps": _statement("steps"),
     "saved": _statement("saved"),

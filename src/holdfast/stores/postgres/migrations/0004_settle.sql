@@ -495,3 +495,30 @@ begin
   update holdfast.signal s set consumed = true where s.signal = any (p_consumed) and s.id = p_id;
   delete from holdfast.wake w where w.seq = any (p_seen) and w.id = p_id;
 end $$;
+
+
+-- A function that goes on as a new one: other arguments, and an empty journal. Its signals stay.
+
+create function holdfast.restart(p_id uuid, p_grant uuid, p_payload bytea)
+returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+begin
+  perform
+  from holdfast.lease l
+  where l.id = p_id
+    and l.grant_id = p_grant
+  for key share;
+  if not found then
+    return false;
+  end if;
+  update holdfast.task t set payload = p_payload where t.id = p_id;
+  delete from holdfast.step s where s.id = p_id;
+  return true;
+end $$;

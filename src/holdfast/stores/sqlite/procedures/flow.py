@@ -9,7 +9,7 @@ from holdfast.stores.sqlite.procedures.enqueue import accept
 from holdfast.stores.sqlite.procedures.keys import key_holders
 from holdfast.stores.sqlite.session import Session, bytes_of
 
-__all__ = ["news", "progress", "record", "send_signal"]
+__all__ = ["news", "progress", "record", "restart", "send_signal"]
 
 
 def record(
@@ -109,6 +109,14 @@ def news(s: Session, *, id: UUID, children: list[UUID]) -> list[tuple[Any, ...]]
             *([row[n] for row in ended] for n in range(6)),
         )
     ]
+
+
+def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes) -> list[tuple[bool]]:
+    """A function that goes on as a new one: other arguments, and an empty journal."""
+    if not s.rows("restart.task", id=id, grant=grant, payload=payload):
+        return [(False,)]
+    s.run("restart.steps", id=id)
+    return [(True,)]
 
 
 def progress(

@@ -1,0 +1,156 @@
+"""`make bench-flows`: durable functions against bare commits of the same database, in one run."""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import asyncpg
+import uvloop
+from tests.servers import Postgres, fresh_database
+
+from bench.measure import Ratio, report
+from holdfast import Holdfast, current, durable
+
+STEPS, MANY, CHAIN, FAN, LONG = 200, 100, 100, 1000, 10_000
+Commits = Callable[[int], Awaitable[float]]
+marks: dict[str, tuple[float, float]] = {}
+
+
+async def nothing() -> None: ...
+
+
+@durable(name="flows:steps")
+async def steps(count: int) -> None:
+    began = time.perf_counter()
+    for _ in range(count):
+        await Holdfast.step("step", nothing)
+    marks[str(current().task_id)] = (began, time.perf_counter())
+
+
+@durable(name="flows:leaf")
+async def leaf(i: int) -> int:
+    return i
+
+
+@durable(name="flows:chain")
+async def chain(count: int) -> float:
+    began = time.perf_counter()
+    for i in range(count):
+        await leaf(i)
+    return time.perf_counter() - began
+
+
+@durable(name="flows:fan")
+async def fan(count: int) -> float:
+    began = time.perf_counter()
+    assert sum(await leaf.map(range(count))) == sum(range(count))
+    return time.perf_counter() - began
+
+
+@durable(name="flows:long")
+async def long(count: int) -> None:
+    began = time.perf_counter()
+    for _ in range(count):
+        await Holdfast.step("step", nothing)
+    marks["long"] = (began, time.perf_counter())
+    await Holdfast.wait_for_signal("again")
+    marks["again"] = (began, time.perf_counter())
+
+
+@asynccontextmanager
+async def serving(url: str) -> AsyncIterator[Holdfast]:
+    async with Holdfast.bootstrap(url, serve=True, max_concurrency=200, poll_interval=0.05) as app:
+        yield app
+
+
+async def measured(name: str, url: str, commits: Commits) -> list[Ratio]:
+    async with serving(url) as app:
+        await (await app.dispatch(steps, 20)).result()
+        one_commit = await commits(STEPS) / STEPS
+        task = await app.dispatch(steps, STEPS)
+        await task.result()
+        began, ended = marks[str(task.id)]
+        one_step = (ended - began) / STEPS
+        many = await app.dispatch_many([steps.call(STEPS // 10) for _ in range(MANY)])
+        for each in many:
+            await each.result()
+        spans = [marks[str(each.id)] for each in many]
+        rate = MANY * (STEPS // 10) / (max(e for _, e in spans) - min(b for b, _ in spans))
+        links = await (await app.dispatch(chain, CHAIN)).result() / CHAIN
+        joined = await (await app.dispatch(fan, FAN)).result()
+        replay = await replayed(app)
+    ms = 1e3
+    return [
+        _most(f"{name}: an inline step to a bare commit", one_step * ms, one_commit * ms, 1.5),
+        _least(f"{name}: steps of {MANY} functions to those of one", rate, 1 / one_step, 10),
+        _most(f"{name}: a child in a chain, to bare commits", links * ms, one_commit * ms, 4),
+        _most(f"{name}: fan-out and join of {FAN}", joined * ms, 1000, 1),
+        _most(f"{name}: replay of 1,000 of {LONG:,} steps", replay * ms, 100, 1),
+    ]
+
+
+async def replayed(app: Holdfast) -> float:
+    """Seconds for 1,000 steps, in a function that was put down and is picked up again."""
+    task = await app.dispatch(long, LONG)
+    while (await task.state()).status != "waiting":
+        await asyncio.sleep(0.2)
+    await app.send_signal(task, "again")
+    await task.result()
+    began, ended = marks["long"]
+    return (ended - began) / LONG * 1000
+
+
+def _most(what: str, ours: float, reference: float, most: float) -> Ratio:
+    ratio = ours / reference
+    return Ratio(what=what, ours=ours, reference=reference, ratio=ratio, most=most, unit=" ms")
+
+
+def _least(what: str, ours: float, reference: float, least: float) -> Ratio:
+    return Ratio(what=what, ours=ours, reference=reference, ratio=ours / reference, least=least)
+
+
+async def on_postgres(url: str) -> list[Ratio]:
+    conn = await asyncpg.connect(url)
+    await conn.execute("create table bare (id int, value bytea)")
+
+    async def commits(count: int) -> float:
+        began = time.perf_counter()
+        for i in range(count):
+            await conn.execute("insert into bare values ($1, $2)", i, b"null")
+        return time.perf_counter() - began
+
+    return await measured("PostgreSQL", url, commits)
+
+
+async def on_sqlite(folder: Path) -> list[Ratio]:
+    conn = apsw.Connection(str(folder / "bare.db"))
+    conn.execute("pragma journal_mode = wal").fetchall()
+    conn.execute("pragma synchronous = full; create table bare (a, b)")
+
+    async def commits(count: int) -> float:
+        began = time.perf_counter()
+        for i in range(count):
+            conn.execute("insert into bare values (?, ?)", (i, b"null"))
+        return time.perf_counter() - began
+
+    return await measured("SQLite", f"sqlite:///{folder}/flows.db", commits)
+
+
+async def run(server: Postgres, folder: Path) -> list[Ratio]:
+    with fresh_database(server) as url:
+        return [*await on_postgres(url), *await on_sqlite(folder)]
+
+
+def main() -> int:
+    with Postgres.current() as server, tempfile.TemporaryDirectory() as folder:
+        ratios = uvloop.run(run(server, Path(folder)))
+    return 0 if report(ratios) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

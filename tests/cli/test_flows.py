@@ -1,0 +1,84 @@
+"""`holdfast flows`: journals, replay checks, signals."""
+
+import json
+import signal
+
+from tests.cli.shell import Shell, until
+
+APP = """
+import asyncio
+from holdfast import Holdfast
+
+app = Holdfast()
+
+
+@app.durable
+async def double(n: int) -> int:
+    return 2 * n
+
+
+@app.durable
+async def order(n: int) -> int:
+    a = await double(n)
+    b = await Holdfast.step("add", lambda x: x + 1, a)
+    c, d = await asyncio.gather(double(b), double(b + 1))
+    return c + d + await Holdfast.wait_for_signal("approved", type=int)
+"""
+
+EDITS = {
+    "renamed": ('"add"', '"plus"'),
+    "removed": ("await double(n)", "2 * n"),
+    "other arguments": ("double(b + 1)", "double(b + 2)"),
+}
+
+
+def write(shell: Shell, name: str, text: str) -> None:
+    (shell.folder / name).write_text(text)
+
+
+def served(shell: Shell, task: str, status: str) -> None:
+    """A worker is at work until the task has come so far."""
+    worker = shell.start("worker", "--app", "market", "--poll-min", "0.05")
+    query = f"select 1 as n from tasks where id = '{task}' and status = '{status}'"
+    until(lambda: bool(shell.rows(query)), f"{task} is {status}")
+    worker.send(signal.SIGTERM)
+    assert worker.end() == 0
+
+
+def begun(shell: Shell) -> str:
+    write(shell, "market.py", APP)
+    task = shell.says("enqueue", "--app", "market", "order", "5")
+    served(shell, task, "waiting")
+    return task
+
+
+def test_a_run_is_shown_exported_and_checked_against_changed_code(either: Shell):
+    task = begun(either)
+    shown = json.loads(either.says("flows", "show", task, "-o", "json"))
+    assert [entry["kind"] for entry in shown][:3] == ["child", "came", "step"]
+    assert either.says("flows", "show", task).splitlines()[0] == "position\tkind\tname"
+    write(either, "run.json", either.says("flows", "export", task))
+    told = either.says("flows", "check", "run.json", "--app", "market")
+    assert "fits run.json: it waits for signal approved" in told
+    for name, (old, new) in EDITS.items():
+        write(either, "market.py", APP.replace(old, new))
+        told = either.fails(5, "flows", "check", "run.json", "--app", "market")
+        assert "recorded, not asked" in told, name
+    write(either, "market.py", APP + "    # and one more line\n")
+    assert "fits" in either.says("flows", "check", "run.json", "--app", "market")
+
+
+def test_a_signal_from_the_shell_is_heard(either: Shell):
+    task = begun(either)
+    either.says("flows", "signal", task, "approved", "100")
+    served(either, task, "done")
+    assert "has ended" in either.fails(5, "flows", "signal", task, "approved", "1")
+
+
+def test_bad_input_is_told(shell: Shell):
+    write(shell, "market.py", APP)
+    write(shell, "no.json", "{}")
+    assert "is no run" in shell.fails(2, "flows", "check", "no.json", "--app", "market")
+    assert "is not JSON" in shell.fails(2, "flows", "signal", "x", "name", "{")
+    nobody = "01890000-0000-7000-8000-000000000000"
+    assert "no such task" in shell.fails(3, "flows", "export", nobody)
