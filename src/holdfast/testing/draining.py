@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draining"]
 
-_LEASE = timedelta(minutes=5)
+_LEASE = timedelta(minutes=5, microseconds=-1)  # so that advance("5m") is past its end
 _NO_END = (Verdict.WAITING, Verdict.HANDED_BACK)
 
 
