@@ -15,6 +15,7 @@ from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Po
 
 T = TypeVar("T")
 NOT_RUN = "NOT RUN: "
+pytest_plugins = ["pytester"]
 
 
 def _live_in_memory(place: Path = Path("/dev/shm"), room: int = 4 << 30) -> None:

@@ -1,6 +1,7 @@
 """Crashes in the middle of a test: a worker's code stops where it stands, and never goes on."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -77,8 +78,8 @@ class _Mortal(Coroutine[Any, Any, Any]):
 @contextmanager
 def mortal() -> Iterator[None]:
     """On this event loop a life ends with all that was begun in it."""
-    loop = asyncio.get_running_loop()
-    make: Any = loop.get_task_factory()
+    loop: Any = asyncio.get_running_loop()
+    make = loop.get_task_factory()
 
     def factory(
         loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
@@ -128,9 +129,12 @@ class Crash:
 
     def bury(self) -> None:
         """The test is over: let go of what stopped, whatever it says."""
+        flow = logging.getLogger("holdfast.flow")
+        flow.disabled, before = True, flow.disabled
         for coroutine in self.left:
             with suppress(BaseException):
                 coroutine.close()
+        flow.disabled = before
         self.left.clear()
 
 
