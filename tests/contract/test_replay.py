@@ -171,3 +171,13 @@ async def test_a_new_life_is_not_ended_by_the_expiry_of_the_former(store, clock)
     await clock.advance(10)
     assert await store.expire() == 0
     assert (await claim_one(store)).lease.task == id
+
+
+async def test_what_is_parked_goes_ahead_and_what_waits_does_not(store):
+    parked, waits = await put(store, 2)
+    for claimed in await claim(store, 2):
+        reason = "parked: mend the code" if claimed.lease.task == parked else "sleeps"
+        await finish(store, claimed, waiting(reason=reason, wakes=1_000_000_000))
+    assert await store.retry([parked, waits]) == {parked}
+    assert ids_of(await claim(store)) == [parked]
+    assert await status_of(store, waits) is TaskStatus.WAITING

@@ -98,7 +98,7 @@ async def test_a_value_that_is_too_large_is_refused(store, dump):
     _, lease = await _held(store)
     before = await dump()
     with pytest.raises(PayloadRefused, match="over the limit"):
-        await store.record(lease, [A, Step(position=2, name="b", value=b" " * (1024 * 1024 + 1))])
+        await store.record(lease, [A, Step(position=2, name="b", value=b" " * (1200 * 1024))])
     assert await dump() == before
 
 

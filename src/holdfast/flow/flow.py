@@ -178,7 +178,10 @@ class Flow:
         return ask, _one_of(recorded, position)
 
     def can_run_here(self) -> bool:
-        return self.is_alone() and self._history.is_exhausted and not self.closed
+        history = self._history
+        return (
+            self.is_alone() and history.is_exhausted and not history.has_spare and not self.closed
+        )
 
     async def _ours(self, work: Any) -> Any:
         """Not the function's own: it is done also where the function is cancelled meanwhile."""

@@ -114,12 +114,17 @@ class History:
     def is_exhausted(self) -> bool:
         return self._at == len(self._batches) and not self._passed
 
+    @property
+    def has_spare(self) -> bool:
+        """Whether there are answers that may never be asked for again."""
+        return bool(self._spare)
+
     def value(self, key: Key) -> Recorded | None:
         return self._values.get(key)
 
     def is_next(self, key: Key) -> Arrival | None:
         """What comes next, where it is the answer to this ask alone."""
-        if self._passed or self._spare.keys() & {key}:
+        if self._passed or key in self._spare:
             return self._spare.pop(key, None)
         if self._at == len(self._batches):
             return None

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Ending, Journal, News, Progress, Signal, Step
-from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, UnknownTask
+from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.driver import DuplicateTask
 from holdfast.stores.prepared import accepted, columns
@@ -139,8 +139,9 @@ def _check(steps: Sequence[Step]) -> None:
 
 def _check_size(step: Step) -> None:
     """A value holds what is checked already, with a little around it: only its size counts."""
-    size = len(step.value or b"")
-    if size > MAX_SIZE + _ROUND_ABOUT:
-        raise InvalidInput(
-            f"step {step.name!r} has a value of {size:,} bytes; store it elsewhere, and its address"
+    size, most = len(step.value or b""), MAX_SIZE + _ROUND_ABOUT
+    if size > most:
+        raise PayloadRefused(
+            f"step {step.name!r} has a value of {size:,} bytes, over the limit of {most:,}; "
+            "store the data elsewhere and record its address"
         )

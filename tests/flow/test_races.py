@@ -1,0 +1,392 @@
+"""Branches side by side. What raced once races the same way again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, TaskFailed, current
+from holdfast.errors import StepFailed
+from holdfast.flow import arrivals
+from tests.flow.acts import ONCE, SOON, number_of, status, waits
+from tests.work.bench import Bench, until
+
+
+@pytest.fixture(params=["stays", "is put down"], autouse=True)
+def linger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "is put down":
+        monkeypatch.setattr(arrivals, "_LINGER", 0.0)
+
+
+async def test_every_way_to_fan_out(bench: Bench) -> None:
+    @bench.app.durable(name="double")
+    async def double(i: int) -> int:
+        return 2 * i
+
+    @bench.app.durable(name="add")
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @bench.app.durable(name="root")
+    async def root() -> list[Any]:
+        found: list[Any] = [await asyncio.gather(double(1), double(2))]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(double(i)) for i in (3, 4)]
+        found.append([task.result() for task in tasks])
+        found.append(await Holdfast.gather(double(5), double(6)))
+        found.append(await double.map([7, 8]))
+        found.append(await Holdfast.map(double, [9, 10], at_most=1))
+        found.append(await add.starmap([(1, 2), (3, 4)]))
+        found.append(await Holdfast.gather(*(double.call(i) for i in range(7)), at_most=3))
+        found.append(await Holdfast.gather())
+        return found
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == [
+            [2, 4], [6, 8], [10, 12], [14, 16], [18, 20], [3, 7], [0, 2, 4, 6, 8, 10, 12], [],
+        ]  # fmt: skip
+    assert number_of(bench, "double") == 17
+
+
+async def test_at_most_so_many_children_at_once(bench: Bench) -> None:
+    running: set[int] = set()
+    most: list[int] = []
+
+    @bench.app.durable(name="leaf")
+    async def leaf(i: int) -> int:
+        running.add(i)
+        most.append(len(running))
+        await asyncio.sleep(0.01)
+        running.discard(i)
+        return i
+
+    @bench.app.durable(name="root")
+    async def root() -> list[int]:
+        return await leaf.map(range(9), at_most=3)
+
+    async with bench.worker(max_concurrency=20):
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == list(range(9))
+    assert max(most) <= 3
+
+
+async def test_the_first_failure_of_a_join_cancels_the_others(bench: Bench) -> None:
+    @bench.app.durable(name="bad", retry_policy=ONCE)
+    async def bad() -> None:
+        raise ValueError("bad")
+
+    @bench.app.durable(name="never")
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    @bench.app.durable(name="root")
+    async def root() -> str:
+        try:
+            await Holdfast.gather(never(), bad(), never())
+        except TaskFailed as failed:
+            return failed.message
+        return "no failure"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == "bad"
+
+        async def all_over() -> bool:
+            found = (await bench.app.list_tasks(type="never")).tasks
+            return [one.status for one in found] == ["cancelled"] * 2
+
+        await until(all_over)
+
+
+async def test_exceptions_as_results(bench: Bench) -> None:
+    @bench.app.durable(name="odd", retry_policy=ONCE)
+    async def odd(i: int) -> int:
+        if i % 2 == 0:
+            raise ValueError(f"{i} is even")
+        return i
+
+    @bench.app.durable(name="root")
+    async def root() -> list[list[str]]:
+        def told(found: list[Any]) -> list[str]:
+            return [one.message if isinstance(one, TaskFailed) else str(one) for one in found]
+
+        return [
+            told(await odd.map(range(4), return_exceptions=True)),
+            told(await odd.map(range(4), at_most=2, return_exceptions=True)),
+            told(await asyncio.gather(*(odd(i) for i in range(4)), return_exceptions=True)),
+        ]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == [["0 is even", "1", "2 is even", "3"]] * 3
+
+
+async def test_the_first_of_several_wins_and_wins_again(bench: Bench) -> None:
+    go = asyncio.Event()
+    told: list[list[str]] = []
+
+    @bench.app.durable(name="racer")
+    async def racer(name: str) -> str:
+        if name == "slow":
+            await go.wait()
+        return name
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[str]:
+        tasks = [asyncio.create_task(racer(name)) for name in ("slow", "quick")]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        order = [task.result() for task in done]
+        go.set()
+        done, _ = await asyncio.wait(tasks)
+        told.append(order)
+        if len(told) < 3:
+            raise ValueError("once more")
+        return order
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == ["quick"]
+    assert told == [["quick"]] * 3
+
+
+async def test_steps_that_end_together_reach_the_function_one_after_the_other(
+    bench: Bench,
+) -> None:
+    told: list[list[list[int]]] = []
+    together = asyncio.Barrier(3)
+
+    async def effect(i: int) -> int:
+        await together.wait()
+        return i
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[list[int]]:
+        pending = {asyncio.create_task(Holdfast.step("x", effect, i)) for i in range(3)}
+        order: list[list[int]] = []
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            order.append(sorted(task.result() for task in done))
+        told.append(order)
+        if len(told) < 2:
+            raise ValueError("once more")
+        return order
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        found = await task.result(timeout=60)
+    assert told == [found, found]
+
+
+async def test_a_timeout_gives_up_the_child_and_replays_as_a_timeout(bench: Bench) -> None:
+    told: list[str] = []
+
+    @bench.app.durable(name="never")
+    async def never(how: str) -> None:
+        await asyncio.Event().wait()
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        try:
+            await asyncio.wait_for(never("wait_for"), 0.2)
+        except TimeoutError:
+            told.append("wait_for")
+        try:
+            async with asyncio.timeout(0.2):
+                await never("timeout")
+        except TimeoutError:
+            told.append("timeout")
+        try:
+            async with Holdfast.timeout("0.2s"):
+                await Holdfast.sleep("1d")
+        except TimeoutError:
+            told.append("sleep")
+        if len(told) < 5:
+            raise ValueError("once more")
+        return "over"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == "over"
+
+        async def cancelled() -> bool:
+            found = (await bench.app.list_tasks(type="never")).tasks
+            return [one.status for one in found] == ["cancelled"] * 2
+
+        await until(cancelled)
+    assert set(told) == {"wait_for", "timeout", "sleep"}
+
+
+async def test_a_timeout_that_is_not_reached_does_nothing(bench: Bench) -> None:
+    @bench.app.durable(name="quick")
+    async def quick(i: int) -> int:
+        return i
+
+    @bench.app.durable(name="root")
+    async def root() -> int:
+        async with asyncio.timeout(600):
+            return await asyncio.wait_for(quick(1), 600) + await quick(2)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == 3
+
+
+async def test_a_timeout_around_what_was_begun_before_outlives_being_put_down(
+    bench: Bench,
+) -> None:
+    @bench.app.durable(name="root")
+    async def root() -> str:
+        waiting = asyncio.create_task(Holdfast.wait_for_signal("never"))
+        await Holdfast.step("meanwhile", str, "x")
+        try:
+            async with asyncio.timeout(1.5):
+                await asyncio.shield(waiting)
+        except TimeoutError:
+            return "timeout"
+        return "no"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "timeout"
+
+
+async def test_concurrent_branches_keep_their_own_values(bench: Bench) -> None:
+    taken: list[list[str]] = []
+
+    @bench.app.durable(name="leaf")
+    async def leaf(i: int) -> int:
+        return i
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[str]:
+        async def branch(i: int) -> str:
+            if i % 2:
+                await leaf(i)
+            return str(current().uuid())
+
+        now, chance = current().now(), current().random()
+        found = [str(now), str(chance), *await asyncio.gather(*(branch(i) for i in range(6)))]
+        taken.append(found)
+        await Holdfast.step("kept", str)
+        if len(taken) < 3:
+            raise ValueError("once more")
+        return found
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        found = await task.result(timeout=60)
+    assert all(one == found for one in taken)
+    assert len(set(found)) == 8
+
+
+async def test_a_join_that_is_nearly_complete_waits_in_peace(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_LINGER", 0.0)
+    go = asyncio.Event()
+    looks: list[int] = []
+    store = await bench.store()
+    news = store.news
+
+    async def counted(*args, **kwargs):
+        looks.append(1)
+        return await news(*args, **kwargs)
+
+    monkeypatch.setattr(store, "news", counted)
+
+    @bench.app.durable(name="leaf")
+    async def leaf(i: int) -> int:
+        if i == 3:
+            await go.wait()
+        return i
+
+    @bench.app.durable(name="root")
+    async def root() -> list[int]:
+        return await leaf.map(range(4))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+
+        async def three() -> bool:
+            found = (await bench.app.list_tasks(type="leaf", status="done")).tasks
+            return len(found) == 3
+
+        await until(three)
+        await waits(bench, task)
+        before = len(looks)
+        await asyncio.sleep(0.3)
+        assert len(looks) - before < 5
+        assert await status(bench, task) == "waiting"
+        go.set()
+        assert await task.result(timeout=60) == [0, 1, 2, 3]
+
+
+async def test_results_that_are_large_together_are_still_recorded(bench: Bench) -> None:
+    @bench.app.durable(name="large")
+    async def large(i: int) -> str:
+        return str(i) * 400_000
+
+    @bench.app.durable(name="root")
+    async def root() -> int:
+        found = await large.map(range(5))
+        found += await asyncio.gather(*(large(i) for i in range(5)))
+        await Holdfast.step("kept", str)
+        return sum(map(len, found))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == 4_000_000
+
+
+async def test_a_failing_step_beside_others_runs_again_and_the_others_do_not(
+    bench: Bench,
+) -> None:
+    ran: list[str] = []
+
+    async def effect(name: str) -> str:
+        ran.append(name)
+        if name == "bad" and ran.count("bad") == 1:
+            raise ValueError("not yet")
+        return name
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[Any]:
+        found = await asyncio.gather(
+            *(Holdfast.step(name, effect, name) for name in ("a", "bad", "b")),
+            return_exceptions=True,
+        )
+        for one in found:
+            if isinstance(one, StepFailed):
+                raise one
+        return found
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == ["a", "bad", "b"]
+    assert sorted(ran) == ["a", "b", "bad", "bad"]
+
+
+async def test_a_plain_sleep_stays_what_it_is(bench: Bench) -> None:
+    """What is recorded behind it is not missed too early when the function is replayed."""
+    attempts: list[int] = []
+
+    async def slowly() -> str:
+        await asyncio.sleep(0.3)
+        return str(await Holdfast.step("after", str, "x"))
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[Any]:
+        attempts.append(1)
+        found = await asyncio.gather(slowly(), Holdfast.step("at once", str, "y"))
+        if len(attempts) == 1:
+            raise ValueError("once more")
+
+        async def more() -> str:
+            return str(await Holdfast.step("new", str, "z"))
+
+        return [*found, *await asyncio.gather(more())]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == ["x", "y", "z"]

@@ -1,0 +1,182 @@
+"""Signals: queued, consumed once each and in order; before, during and after the wait."""
+
+import asyncio
+
+import pytest
+
+from holdfast import Holdfast
+from tests.flow.acts import SOON, waits
+from tests.storm.ledger import peek
+from tests.work.bench import Bench, until
+
+
+async def test_signals_that_come_before_anybody_waits_are_kept_in_order(bench: Bench) -> None:
+    @bench.app.durable(name="listen")
+    async def listen() -> list[int]:
+        return [await Holdfast.wait_for_signal("go", type=int) for _ in range(3)]
+
+    task = await bench.app.dispatch(listen)
+    for i in range(3):
+        assert await bench.app.send_signal(task, "go", i)
+    async with bench.worker():
+        assert await task.result(timeout=60) == [0, 1, 2]
+    assert not await bench.app.send_signal(task, "go", 3)
+
+
+async def test_a_signal_reaches_a_function_that_waits_in_memory(bench: Bench) -> None:
+    reached = asyncio.Event()
+
+    @bench.app.durable(name="listen")
+    async def listen() -> str:
+        reached.set()
+        return str(await Holdfast.wait_for_signal("go"))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        await reached.wait()
+        await bench.app.send_signal(task, "go", "on")
+        assert await task.result(timeout=60) == "on"
+
+
+async def test_a_signal_wakes_a_function_that_was_put_down(bench: Bench, no_linger: None) -> None:
+    @bench.app.durable(name="listen")
+    async def listen() -> str:
+        first = await Holdfast.wait_for_signal("go")
+        return f"{first} {await Holdfast.wait_for_signal('go')}"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        for word in ("now", "then"):
+            await waits(bench, task)
+            await bench.app.send_signal(task, "go", word)
+        assert await task.result(timeout=60) == "now then"
+
+
+async def test_signals_of_another_name_wait_for_their_turn(
+    bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @bench.app.durable(name="listen")
+    async def listen() -> list[int]:
+        return [await Holdfast.wait_for_signal(name, type=int) for name in "abab"]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        for i, name in enumerate("bbaa"):
+            await waits(bench, task)
+            if i == 1:
+                looks = await _looks_within(bench, task, monkeypatch)
+            await bench.app.send_signal(task, name, i)
+            await asyncio.sleep(0)
+        assert await task.result(timeout=60) == [2, 0, 3, 1]
+    assert looks < 10
+
+
+async def _looks_within(
+    bench: Bench, task: object, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.3
+) -> int:
+    """How often anyone looks for news meanwhile."""
+    store = await bench.store()
+    looks = []
+    news = store.news
+
+    async def counted(*args, **kwargs):
+        looks.append(1)
+        return await news(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "news", counted)
+        await asyncio.sleep(seconds)
+    return len(looks)
+
+
+async def test_a_thousand_signals_are_consumed_once_each_and_in_order(bench: Bench) -> None:
+    @bench.app.durable(name="listen")
+    async def listen(count: int) -> list[int]:
+        return [await Holdfast.wait_for_signal("n", type=int) for _ in range(count)]
+
+    task = await bench.app.dispatch(listen, 1000)
+    for i in range(300):
+        await bench.app.send_signal(task, "n", i)
+    async with bench.worker():
+        for start in range(300, 1000, 50):
+            sent = (bench.app.send_signal(task, "n", i) for i in range(start, start + 50))
+            for one in sent:
+                await one
+        assert await task.result(timeout=100) == list(range(1000))
+    left = peek(bench.place, "select count(*) from {s}signal where not consumed")
+    assert int(left[0][0]) <= 1  # what ended the function needs no commit of its own
+
+
+@pytest.mark.parametrize("lingers", [True, False])
+async def test_a_signal_that_does_not_come_in_time_is_a_timeout(
+    bench: Bench, lingers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not lingers:
+        monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 0.0)
+
+    @bench.app.durable(name="listen")
+    async def listen() -> list[str]:
+        told = []
+        try:
+            await Holdfast.wait_for_signal("go", timeout=0.3)
+        except TimeoutError as error:
+            told.append(str(error))
+        told.append(await Holdfast.wait_for_signal("go", timeout="1h"))
+        return told
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+
+        async def timed_out() -> bool:
+            return (
+                '"due"' in str(await _values(bench, task.id))
+                or len(await _values(bench, task.id)) > 1
+            )
+
+        await until(timed_out)
+        await bench.app.send_signal(task, "go", "late")
+        assert await task.result(timeout=60) == ["no signal 'go' within 0.3 s", "late"]
+
+
+async def _values(bench: Bench, task):
+    return [step.value for step in (await (await bench.store()).journal(task)).steps]
+
+
+async def test_a_signal_is_not_taken_by_a_wait_that_was_given_up(
+    bench: Bench, no_linger: None
+) -> None:
+    """A timeout and a signal that came while nobody was there: one wins, and nothing is lost."""
+
+    @bench.app.durable(name="listen", retry_policy=SOON)
+    async def listen() -> list[str]:
+        told: list[str] = []
+        try:
+            async with asyncio.timeout(0.2):
+                told.append(await Holdfast.wait_for_signal("go"))
+        except TimeoutError:
+            told.append("timeout")
+            told.append(await Holdfast.wait_for_signal("go"))
+        return told
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        await waits(bench, task)
+    await asyncio.sleep(0.25)
+    await bench.app.send_signal(task, "go", "it")
+    async with bench.worker():
+        assert await task.result(timeout=60) in (["it"], ["timeout", "it"])
+
+
+async def test_two_branches_may_wait_for_the_same_name(bench: Bench) -> None:
+    @bench.app.durable(name="listen")
+    async def listen() -> list[int]:
+        async def one() -> int:
+            return int(await Holdfast.wait_for_signal("go"))
+
+        return await asyncio.gather(*(one() for _ in range(5)))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        for i in range(5):
+            await bench.app.send_signal(task, "go", i)
+        assert await task.result(timeout=60) == [0, 1, 2, 3, 4]
