@@ -6,6 +6,10 @@ from holdfast.record(
   :fingerprints, :while_pendings, :concurrency_keys, :parents
 )
 
+-- name: record_steps
+select id, conflicts
+from holdfast.record_steps(:ids, :grants, :step_ids, :positions, :kinds, :names, :step_values)
+
 -- name: restart
 select holdfast.restart(:id, :grant, :payload)
 

@@ -104,6 +104,7 @@ VERBS: dict[str, Verb] = {
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
+    "record_steps": _procedure(flow.record_steps),
     "restart": _procedure(flow.restart),
     "payload": _statement("payload"),
     "news": _procedure(flow.news, writes=False),
