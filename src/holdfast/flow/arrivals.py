@@ -77,8 +77,9 @@ class Arrivals:
         return taken
 
     def _finished(self) -> list[tuple[Ask, One | Recorded]]:
-        ran, self.ran = self.ran, []
-        return [(ask, recorded) for ask, recorded in ran if ask.key in self._open]
+        found: list[tuple[Ask, One | Recorded]] = [r for r in self.ran if r[0].key in self._open]
+        self.ran.clear()
+        return found
 
     def _ended(self) -> list[tuple[Ask, One | Recorded]]:
         found: list[tuple[Ask, One | Recorded]] = []

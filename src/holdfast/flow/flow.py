@@ -470,7 +470,8 @@ class Flow:
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run
-        self._arrivals.ran.append((ask, await _ran(ask.key, ask.run)))
+        recorded = await _ran(ask.key, ask.run)
+        self._arrivals.ran.append((ask, recorded))
         self.stir()
 
     async def _take_in(self, come: Sequence[tuple[Ask, One | Recorded]]) -> None:
