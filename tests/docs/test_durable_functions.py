@@ -172,9 +172,6 @@ async def test_a_parked_run_can_be_cancelled(app: AppUnderTest):
     assert (await app.state_of(task)).status == "cancelled"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="patched() overlooks asks that are recorded and have no answer yet"
-)
 async def test_runs_that_passed_a_patch_before_keep_the_old_way(app: AppUnderTest):
     did.clear()
     old = await app.dispatch(load(edited(EXAMPLES, GIFT, ""))["welcome"], "Ada")

@@ -14,6 +14,8 @@ from holdfast.tasks.task import Draft, Lease
 
 __all__ = ["Crash", "Life", "dying", "lives", "mortal"]
 
+_SURVIVORS = ("holdfast.stores", "holdfast.notifiers", "holdfast.app")
+
 
 class Life:
     """All asyncio tasks of one worker. When it is over none of them takes another step."""
@@ -86,6 +88,8 @@ def mortal() -> Iterator[None]:
     ) -> Any:
         context = options.get("context")
         life = _life.get() if context is None else context.run(_life.get)
+        if _survives(coroutine):
+            life = None
         if life is not None:
             coroutine = _Mortal(coroutine, life)
         if make is not None:
@@ -102,6 +106,13 @@ def mortal() -> Iterator[None]:
     finally:
         if loop.get_task_factory() is factory:
             loop.set_task_factory(make)
+
+
+def _survives(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    """Whether it is the store's own, which serves all workers."""
+    frame = getattr(coroutine, "cr_frame", None)
+    name: str = frame.f_globals.get("__name__", "") if frame else ""
+    return name.startswith(_SURVIVORS)
 
 
 def lives(life: Life) -> None:
