@@ -225,7 +225,7 @@ class Attempt:
         """What follows from it; None: write nothing (more). Whatever the function raises ends its
         attempt, and nothing else."""
         try:
-            if self.claimed.lease.fence > 1:  # it was granted before, and may have a journal
+            if self.claimed.recorded:
                 self._journal = await self._site.store.journal(self.claimed.lease.task)
             self._is_read = True
             result = await self.executor.run(self.function, self.context)

@@ -18,6 +18,11 @@ select t.payload
 from holdfast.task t
 where t.id = :id
 
+-- name: journaled
+select a.id
+from unnest(:ids::uuid[]) as a (id)
+where exists (select from holdfast.step s where s.id = a.id)
+
 -- name: steps
 select
   s.position, s.kind, s.name, s.value,
