@@ -15,11 +15,12 @@ from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Po
 
 T = TypeVar("T")
 NOT_RUN = "NOT RUN: "
+pytest_plugins = ["pytester"]
 
 
 def _live_in_memory(place: Path = Path("/dev/shm"), room: int = 4 << 30) -> None:
     """All files of the tests, where there is room: a disk that stands still for seconds, under two
-    servers and hundreds of databases, would be judged instead of the code. TMPDIR says otherwise."""
+    servers and hundreds of databases, would be judged instead of the code. Unless TMPDIR is set."""
     with contextlib.suppress(OSError):
         if "TMPDIR" not in os.environ and shutil.disk_usage(place).free > room:
             home = place / f"holdfast-tests-{os.getuid()}"

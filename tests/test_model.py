@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)
+
 MODEL = Path(__file__).parent.parent / "docs" / "models" / "lease.pml"
 
 
@@ -25,7 +27,7 @@ def explore(spin: Path, folder: Path, *, optimise: str = "-O0", **settings: int)
 
 def run(folder: Path, *command: str | Path) -> str:
     done = subprocess.run(
-        [str(part) for part in command], cwd=folder, capture_output=True, text=True, timeout=110
+        [str(part) for part in command], cwd=folder, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from holdfast import Holdfast
+from holdfast.cli import serving
 from tests.cli.shell import Shell, until
 
 STATE = "select status, try_count, locked_by from tasks order by id"
@@ -193,6 +195,17 @@ def test_a_store_that_does_not_answer_is_waited_for_a_moment(shell: Shell):
     text = shell.fails(4, "worker", "--app", "shop", "--store", url)
     assert "Check that the server runs" in text
     assert "secret" not in text
+
+
+async def test_a_store_that_answers_slowly_is_not_taken_for_one_that_is_away(
+    either: Shell, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(serving, "_PATIENCE", 0.0)
+    monkeypatch.chdir(either.folder)
+    app = Holdfast(either.environ.get("HOLDFAST_STORE", "sqlite:///slow.db"))
+    await serving._open_patiently(app, app.create_worker_lifecycle())
+    assert await app.queue_depth() == 0
+    await app.close()
 
 
 def test_a_store_in_a_folder_that_is_not_there_is_not_waited_for(shell: Shell):

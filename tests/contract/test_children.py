@@ -6,7 +6,17 @@ from holdfast.answers import Step
 from holdfast.errors import InvalidInput, KeyConflict, LeaseLost
 from holdfast.ids import new_grant
 from holdfast.tasks.task import Lease, TaskStatus
-from tests.contract.acts import DONE, claim, claim_one, draft, finish, put_one, status_of, waiting
+from tests.contract.acts import (
+    DONE,
+    WORKER,
+    claim,
+    claim_one,
+    draft,
+    finish,
+    put_one,
+    status_of,
+    waiting,
+)
 
 ASK = Step(position=0, kind="ask.child", name="work", value=b"{}")
 
@@ -122,3 +132,15 @@ async def test_a_run_that_begins_anew_has_other_arguments_and_no_journal(store):
     assert len((await store.news(lease.task, [])).signals) == 1
     with pytest.raises(LookupError):
         await store.payload(new_grant())
+
+
+async def test_a_claim_tells_which_functions_have_a_journal(store):
+    first = (await parent_of(store)).lease
+    await store.record(first, [ASK])
+    second = (await parent_of(store)).lease
+    await store.settle([(first, waiting(0)), (second, waiting(0))])
+    again = {task.lease.task: task for task in await claim(store)}
+    assert again[first.task].recorded
+    assert not again[second.task].recorded
+    held = await store.claimed(worker=WORKER, grant=again[first.task].lease.grant)
+    assert [task.lease.task for task in held if task.recorded] == [first.task]

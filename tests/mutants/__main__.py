@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.servers import current_postgres
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "holdfast"
@@ -19,14 +21,16 @@ def main() -> int:
     wanted = " ".join(sys.argv[1:])
     chosen = [mutant for mutant in MUTANTS if wanted in mutant.name]
     survivors = []
-    for number, mutant in enumerate(chosen, 1):
-        noticed = run(mutant)
-        print(
-            f"{number:3}/{len(chosen)} {'noticed ' if noticed else 'SURVIVED'} {mutant.name}",
-            flush=True,
-        )
-        if not noticed:
-            survivors.append(mutant.name)
+    with current_postgres() as server, ThreadPoolExecutor(max_workers=2) as two:
+        os.environ["HOLDFAST_TEST_POSTGRES"] = server.url  # one server for all of them
+        told = zip(chosen, two.map(run, chosen), strict=True)
+        for number, (mutant, noticed) in enumerate(told, 1):
+            print(
+                f"{number:3}/{len(chosen)} {'noticed ' if noticed else 'SURVIVED'} {mutant.name}",
+                flush=True,
+            )
+            if not noticed:
+                survivors.append(mutant.name)
     print(f"{len(chosen) - len(survivors)} passed, {len(survivors)} failed")
     return 1 if survivors else 0
 

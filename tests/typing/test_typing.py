@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ACCEPTED = Path(__file__).with_name("accepted.py")
 REFUSED = Path(__file__).with_name("refused.txt")  # no .py, or everyone's checks would trip on it
+pytestmark = pytest.mark.timeout(600)  # checkers are slow on a busy machine
 BIN = Path(sys.executable).parent
 
 

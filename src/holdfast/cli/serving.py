@@ -20,6 +20,7 @@ __all__ = ["run_loop", "serve_here"]
 
 logger = logging.getLogger("holdfast.worker")
 _PATIENCE = 3.0  # seconds for a database that is about to start
+_SLOWEST = 20.0  # for one that was reached: its first migration, on a machine that is busy
 _LEFT = (
     b"left at once: nothing could be handed back; what this worker held is recovered by others "
     b"when its leases have lapsed\n"
@@ -114,9 +115,10 @@ async def _open_patiently(app: Holdfast, lifecycle: WorkerLifecycle) -> None:
     """A server may take a moment to start; a file is there or not."""
     loop = asyncio.get_running_loop()
     over, said = loop.time() + _PATIENCE, False
+    slowest = None if app.home.is_sqlite else _SLOWEST
     while True:
         try:
-            async with asyncio.timeout_at(over):
+            async with asyncio.timeout(slowest):
                 await app.home.client()
             return
         except StoreUnreachable as error:
@@ -127,7 +129,7 @@ async def _open_patiently(app: Holdfast, lifecycle: WorkerLifecycle) -> None:
             said = True
         except TimeoutError:
             raise StoreUnreachable(
-                f"{app.home.name} did not answer within {_PATIENCE:g} s; check that the server "
+                f"{app.home.name} did not answer within {_SLOWEST:g} s; check that the server "
                 "runs and that its address is right"
             ) from None
         with contextlib.suppress(TimeoutError):

@@ -1,15 +1,18 @@
 """Steps, signals and wakes of durable functions: one row per step, guarded by the lease."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from holdfast.answers import Ending, Journal, News, Progress, Signal, Step
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
 from holdfast.stores.base import failure_of
-from holdfast.stores.driver import DuplicateTask
+from holdfast.stores.driver import Driver, DuplicateTask
 from holdfast.stores.prepared import accepted, columns
 from holdfast.stores.producing import Producing
+from holdfast.stores.sharing import Together
 from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import MAX_SIZE, check_payload
 from holdfast.tasks.task import Draft, Lease, TaskStatus
@@ -17,11 +20,19 @@ from holdfast.tasks.task import Draft, Lease, TaskStatus
 __all__ = ["Flows"]
 
 _ROUND_ABOUT = 128 * 1024  # bytes: the names, and how a failure came about
+_Steps = tuple[Lease, Sequence[Step]]
+_Verdict = tuple[bool, Sequence[int] | None]
 _NOBODY = dict.fromkeys(columns([], []))
 
 
 class Flows(Producing):
     """Keeps `holdfast.store.Flows`."""
+
+    def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:
+        super().__init__(driver, share_commits=share_commits)
+        self._journalings: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, Together[_Steps, _Verdict]
+        ] = WeakKeyDictionary()
 
     async def record(
         self,
@@ -35,6 +46,10 @@ class Flows(Producing):
         _check(steps)
         if children and not steps:
             raise InvalidInput("children are recorded together with the steps that ask for them")
+        if steps and not (consumed or seen or children):
+            held, conflicts = await self._journaling().ask((lease, steps))
+            await self._judge(lease, held, conflicts)
+            return []
         asked = columns(children, await self._lanes_of(children, None)) if children else _NOBODY
         parameters = {
             "id": lease.task,
@@ -51,12 +66,41 @@ class Flows(Producing):
             ((held, conflicts, *taken),) = await self._call("record", **parameters)
         except DuplicateTask:  # asked again while the first was being written: now it is
             ((held, conflicts, *taken),) = await self._call("record", **parameters)
+        await self._judge(lease, held, conflicts)
+        return accepted(self._driver, children, [taken]).all_or_none() if children else []
+
+    async def _judge(self, lease: Lease, held: bool, conflicts: Sequence[int] | None) -> None:
         if not held:
             await self._refuse("record", [lease])
             raise LeaseLost("record", lease.task)
         if conflicts:
             raise JournalConflict(lease.task, conflicts)
-        return accepted(self._driver, children, [taken]).all_or_none() if children else []
+
+    def _journaling(self) -> Together[_Steps, _Verdict]:
+        """The functions of this event loop: those that record at once share one commit."""
+        loop = asyncio.get_running_loop()
+        found = self._journalings.get(loop)
+        if found is None:
+            found = self._journalings[loop] = Together(self._record_steps)
+        return found
+
+    async def _record_steps(self, asked: Sequence[_Steps]) -> list[_Verdict]:
+        # Of one task an old and a new grant may record at once: they never go together.
+        if len({lease.task for lease, _ in asked}) < len(asked):
+            return [(await self._record_steps([one]))[0] for one in asked]
+        steps = [(lease.task, step) for lease, all in asked for step in all]
+        rows = await self._call(
+            "record_steps",
+            ids=[lease.task for lease, _ in asked],
+            grants=[lease.grant for lease, _ in asked],
+            step_ids=[task for task, _ in steps],
+            positions=[step.position for _, step in steps],
+            kinds=[step.kind for _, step in steps],
+            names=[step.name for _, step in steps],
+            step_values=[step.value for _, step in steps],
+        )
+        held = {self._driver.uuid(id): conflicts for id, conflicts in rows}
+        return [(lease.task in held, held.get(lease.task)) for lease, _ in asked]
 
     async def restart(self, lease: Lease, payload: bytes) -> None:
         check_payload(payload)

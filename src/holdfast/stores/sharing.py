@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from holdfast.errors import KeyConflict, StoreError
 from holdfast.tasks.task import Draft
 
-__all__ = ["MOST_SHARED", "Accept", "Accepted", "Sharing"]
+__all__ = ["MOST_SHARED", "Accept", "Accepted", "Sharing", "Together"]
 
+T = TypeVar("T")
+R = TypeVar("R")
 MOST_SHARED = 500  # drafts that share a commit
 
 
@@ -113,6 +115,50 @@ class Sharing:
             callers[n].fail(conflict)
         rest = [caller for n, caller in enumerate(callers) if n not in out]
         await (self._together(rest) if out else self._in_halves(rest))
+
+
+class Together(Generic[T, R]):
+    """The callers of one event loop, whose questions are independent of each other: what comes
+    while the last answer is waited for is asked together."""
+
+    def __init__(self, ask: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
+        self._ask = ask
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._serving: asyncio.Task[None] | None = None
+
+    async def ask(self, question: T) -> R:
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((question, answer))
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        return await answer
+
+    async def _serve(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._waiting[:MOST_SHARED]
+                del self._waiting[:MOST_SHARED]
+                await self._together(batch)
+        finally:
+            self._serving = None
+
+    async def _together(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> None:
+        try:
+            answers = await self._ask([question for question, _ in batch])
+        except StoreError as error:
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(_again(error))
+        except Exception as error:
+            if len(batch) > 1:  # one caller's fault is not another's
+                for one in batch:
+                    await self._together([one])
+            elif not batch[0][1].done():
+                batch[0][1].set_exception(error)
+        else:
+            for (_, answer), found in zip(batch, answers, strict=True):
+                if not answer.done():
+                    answer.set_result(found)
 
 
 def _answer(callers: Sequence[_Caller], ids: list[UUID]) -> None:

@@ -211,7 +211,18 @@ class Working(Base):
         if specials:
             more = zip(max_tries, policies, parents, cancels, expireds, alones, strict=True)
             self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
+        if any(task.lease.fence > 1 for task in claimed):
+            await self._tell_recorded(claimed)
         return claimed
+
+    async def _tell_recorded(self, claimed: list[Claimed]) -> None:
+        """Only what was granted before can have a journal, and few of them do."""
+        again = [task.lease.task for task in claimed if task.lease.fence > 1]
+        rows = await self._call("journaled", ids=again)
+        recorded = frozenset(self._driver.uuid(id) for (id,) in rows)
+        for place, task in enumerate(claimed if recorded else ()):
+            if task.lease.task in recorded:
+                claimed[place] = msgspec.structs.replace(task, recorded=True)
 
     def _tell(self, claimed: list[Claimed], specials: dict[UUID, tuple[Any, ...]]) -> None:
         """Fill in what only a few tasks have."""

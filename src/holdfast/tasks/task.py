@@ -153,6 +153,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cancel_requested: bool = False
     expired: bool = False
     alone: bool = False  # lost before in company: must run as the only task of its process
+    recorded: bool = False  # a durable function that has a journal
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any
 
 from holdfast.app import Holdfast
@@ -76,8 +77,8 @@ class AppUnderTest(Holdfast):
         """Let so much time pass, and run everything at its time. Answers as `drain` does."""
         left = duration("run_for", time).total_seconds()
         ended, due = await self._draining.drain(max_concurrency)
-        while due is not None and due <= left:
-            step = max(due, 1e-6)  # less than that no clock of ours can show
+        while due is not None and due < left:
+            step = min(ceil(due * 100 + 1e-6) / 100, left)  # code took its time to begin a timer
             self.clock.advance(step)
             left -= step
             more, due = await self._draining.drain(max_concurrency)

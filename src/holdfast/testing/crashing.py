@@ -1,6 +1,7 @@
 """Crashes in the middle of a test: a worker's code stops where it stands, and never goes on."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -12,6 +13,8 @@ from holdfast.store import Store
 from holdfast.tasks.task import Draft, Lease
 
 __all__ = ["Crash", "Life", "dying", "lives", "mortal"]
+
+_SURVIVORS = ("holdfast.stores", "holdfast.notifiers", "holdfast.app")
 
 
 class Life:
@@ -77,14 +80,16 @@ class _Mortal(Coroutine[Any, Any, Any]):
 @contextmanager
 def mortal() -> Iterator[None]:
     """On this event loop a life ends with all that was begun in it."""
-    loop = asyncio.get_running_loop()
-    make: Any = loop.get_task_factory()
+    loop: Any = asyncio.get_running_loop()
+    make = loop.get_task_factory()
 
     def factory(
         loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
     ) -> Any:
         context = options.get("context")
         life = _life.get() if context is None else context.run(_life.get)
+        if _survives(coroutine):
+            life = None
         if life is not None:
             coroutine = _Mortal(coroutine, life)
         if make is not None:
@@ -101,6 +106,13 @@ def mortal() -> Iterator[None]:
     finally:
         if loop.get_task_factory() is factory:
             loop.set_task_factory(make)
+
+
+def _survives(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    """Whether it is the store's own, which serves all workers."""
+    frame = getattr(coroutine, "cr_frame", None)
+    name: str = frame.f_globals.get("__name__", "") if frame else ""
+    return name.startswith(_SURVIVORS)
 
 
 def lives(life: Life) -> None:
@@ -128,9 +140,12 @@ class Crash:
 
     def bury(self) -> None:
         """The test is over: let go of what stopped, whatever it says."""
+        flow = logging.getLogger("holdfast.flow")
+        flow.disabled, before = True, flow.disabled
         for coroutine in self.left:
             with suppress(BaseException):
                 coroutine.close()
+        flow.disabled = before
         self.left.clear()
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Draining"]
 
-_LEASE = timedelta(minutes=5)
+_LEASE = timedelta(minutes=5, microseconds=-1)  # so that advance("5m") is past its end
+_NO_END = (Verdict.WAITING, Verdict.HANDED_BACK)
 
 
 class Draining:
@@ -167,7 +168,7 @@ class Hand:
         return moved
 
     async def _claim(self) -> tuple[list[Claimed], float | None]:
-        room, after = self._count - len(self.holding), None
+        room, after = min(self._slots.appetite()[0], self._count - len(self.holding)), None
         if room <= 0:
             return [], None
         while True:
@@ -185,6 +186,7 @@ class Hand:
     def _written(self, batch: Sequence[Ended], refused: frozenset[UUID]) -> None:
         for ended in batch:
             if ended.task.lease.task not in refused:
-                self.ended += ended.settlement.verdict is not Verdict.WAITING
+                self.ended += ended.settlement.verdict not in _NO_END
                 self._orphans += ended.orphans
+        self._slots.fill()
         self._news.set()

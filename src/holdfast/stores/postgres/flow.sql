@@ -6,6 +6,10 @@ from holdfast.record(
   :fingerprints, :while_pendings, :concurrency_keys, :parents
 )
 
+-- name: record_steps
+select id, conflicts
+from holdfast.record_steps(:ids, :grants, :step_ids, :positions, :kinds, :names, :step_values)
+
 -- name: restart
 select holdfast.restart(:id, :grant, :payload)
 
@@ -13,6 +17,11 @@ select holdfast.restart(:id, :grant, :payload)
 select t.payload
 from holdfast.task t
 where t.id = :id
+
+-- name: journaled
+select a.id
+from unnest(:ids::uuid[]) as a (id)
+where exists (select from holdfast.step s where s.id = a.id)
 
 -- name: steps
 select

@@ -49,6 +49,10 @@ select t.payload
 from task t
 where t.id = :id
 
+-- name: journaled
+select :id
+where exists (select 1 from step s where s.id = :id)
+
 -- name: steps
 select s.position, s.kind, s.name, s.value, (:now - s.recorded_at) / 1e6
 from step s

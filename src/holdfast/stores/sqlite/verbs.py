@@ -104,9 +104,11 @@ VERBS: dict[str, Verb] = {
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
+    "record_steps": _procedure(flow.record_steps),
     "restart": _procedure(flow.restart),
     "payload": _statement("payload"),
     "news": _procedure(flow.news, writes=False),
+    "journaled": _for_each_id("journaled"),
     "steps": _statement("steps"),
     "saved": _statement("saved"),
     "send_signal": _procedure(flow.send_signal),

@@ -497,6 +497,59 @@ begin
 end $$;
 
 
+-- Plain steps of many functions at once. Answers whose lease holds, and which of their positions have
+-- other values recorded: of those nothing is written.
+
+create function holdfast.record_steps(
+  ids uuid[],
+  grants uuid[],
+  step_ids uuid[],
+  positions int[],
+  kinds text[],
+  names text[],
+  step_values bytea[]
+)
+returns table (id uuid, conflicts int[])
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with held as materialized (
+    select l.id, l.fence
+    from unnest(ids, grants) as a (id, given)
+    join holdfast.lease l on l.id = any (array[a.id])
+    where l.grant_id = a.given
+    order by l.id
+    for key share of l
+  ), clash as materialized (
+    select b.id, array_agg(b.position order by b.position) as conflicts
+    from unnest(step_ids, positions, kinds, names, step_values)
+      as b (id, position, kind, name, value)
+    join holdfast.step s on s.id = any (array[b.id]) and s.position = b.position
+    where (s.kind, s.name, s.value) is distinct from (b.kind, b.name, b.value)
+    group by b.id
+  ), written as (
+    insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
+    select b.id, b.position, b.kind, b.name, b.value, h.fence, holdfast.clock()
+    from unnest(step_ids, positions, kinds, names, step_values)
+      as b (id, position, kind, name, value)
+    join held h on h.id = b.id
+    where not exists (select from clash c where c.id = b.id)
+    on conflict do nothing
+  )
+  select h.id, c.conflicts
+  from held h
+  left join clash c on c.id = h.id;
+end $$;
+
+
 -- A function that goes on as a new one: other arguments, and an empty journal. Its signals stay.
 
 create function holdfast.restart(p_id uuid, p_grant uuid, p_payload bytea)

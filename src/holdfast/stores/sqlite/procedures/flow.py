@@ -9,7 +9,7 @@ from holdfast.stores.sqlite.procedures.enqueue import accept
 from holdfast.stores.sqlite.procedures.keys import key_holders
 from holdfast.stores.sqlite.session import Session, bytes_of
 
-__all__ = ["news", "progress", "record", "restart", "send_signal"]
+__all__ = ["news", "progress", "record", "record_steps", "restart", "send_signal"]
 
 
 def record(
@@ -83,6 +83,47 @@ def record(
     s.each("signal.consume", signal=bytes_of(consumed), id=id.bytes)
     s.each("wake.forget", seq=seen, id=id.bytes)
     return [(True, None, *taken)]
+
+
+def record_steps(
+    s: Session,
+    *,
+    ids: list[UUID],
+    grants: list[UUID],
+    step_ids: list[UUID],
+    positions: list[int],
+    kinds: list[str],
+    names: list[str],
+    step_values: list[bytes | None],
+) -> list[tuple[UUID, list[int] | None]]:
+    """Plain steps of many functions at once: whose lease holds, and which of their positions have
+    other values recorded; of those nothing is written."""
+    fences = {}
+    for id, grant in zip(ids, grants, strict=True):
+        fence = s.value("lease.fence", id=id, grant=grant)
+        if fence is not None:
+            fences[id] = fence
+    rows = [
+        row
+        for row in zip(step_ids, positions, kinds, names, step_values, strict=True)
+        if row[0] in fences
+    ]
+    clashes: dict[UUID, list[int]] = {}
+    for row in rows:
+        id, position, kind, name, value = row
+        if s.rows("step.conflict", id=id, position=position, kind=kind, name=name, value=value):
+            clashes.setdefault(id, []).append(position)
+    kept = [row for row in rows if row[0] not in clashes]
+    s.each(
+        "step.add",
+        id=[row[0].bytes for row in kept],
+        position=[row[1] for row in kept],
+        kind=[row[2] for row in kept],
+        name=[row[3] for row in kept],
+        value=[row[4] for row in kept],
+        fence=[fences[row[0]] for row in kept],
+    )
+    return [(id, clashes.get(id)) for id in fences]
 
 
 def _held_keys(
