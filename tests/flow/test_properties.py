@@ -51,7 +51,7 @@ class World:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "seeds", [range(12), pytest.param(range(12, 300), marks=pytest.mark.long)], ids=["few", "many"]
+    "seeds", [range(12), pytest.param(range(12, 150), marks=pytest.mark.long)], ids=["few", "many"]
 )
 async def test_random_functions_give_what_they_give_without_us(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, seeds: range
