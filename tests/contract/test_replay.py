@@ -178,6 +178,9 @@ async def test_what_is_parked_goes_ahead_and_what_waits_does_not(store):
     for claimed in await claim(store, 2):
         reason = "parked: mend the code" if claimed.lease.task == parked else "sleeps"
         await finish(store, claimed, waiting(reason=reason, wakes=1_000_000_000))
+    await store.send_signal(parked, new_id(), "go", b"1")  # it wakes nobody who is parked
+    assert await store.sweep_wakes() == 0
+    assert await status_of(store, parked) is TaskStatus.WAITING
     assert await store.retry([parked, waits]) == {parked}
     assert ids_of(await claim(store)) == [parked]
     assert await status_of(store, waits) is TaskStatus.WAITING

@@ -62,6 +62,7 @@ async def test_signals_of_another_name_wait_for_their_turn(
     looks = 0
     async with bench.worker():
         task = await bench.app.dispatch(listen)
+        looks = 0
         for i, name in enumerate("bbaa"):
             await waits(bench, task)
             if i == 1:

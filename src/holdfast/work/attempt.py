@@ -97,8 +97,8 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "__dict__", "_site", "_transaction", "claimed", "committed", "context", "ended",
-        "executor", "function", "started", "task", "timer", "why",
+        "__dict__", "_is_over", "_is_read", "_site", "_transaction", "claimed", "committed",
+        "context", "ended", "executor", "function", "started", "task", "timer", "why",
     )  # fmt: skip
 
     # Of durable functions that ask for something; most never do.
@@ -129,8 +129,7 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
-        self.ended = self.committed = False
-        self._is_read = False
+        self.ended = self.committed = self._is_read = self._is_over = False
         self._transaction: Transaction | None = None
 
     def settle(self, outcome: Outcome) -> Settlement:
@@ -151,7 +150,7 @@ class Attempt:
             self.why = why
             if self.began and why is not Why.CANCEL:
                 self.began.freeze()
-            if self.task:
+            if self.task and not self._is_over:  # else what follows from it is being written
                 self.task.cancel()
 
     def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
@@ -229,6 +228,7 @@ class Attempt:
                 self._journal = await self._site.store.journal(self.claimed.lease.task)
             self._is_read = True
             result = await self.executor.run(self.function, self.context)
+            self._is_over = True
             if self.why in (Why.LOST, Why.TIMEOUT, Why.WAITS, Why.FAULT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
@@ -240,6 +240,7 @@ class Attempt:
             self.committed = await self._transaction.commit(settlement)
             return settlement if self.committed else None
         except BaseException as error:
+            self._is_over = True
             if self._transaction is not None:
                 await self._transaction.roll_back(error)
             if self.began is not None:
@@ -267,6 +268,8 @@ class Attempt:
             return self.after_stop()
         if isinstance(error, asyncio.CancelledError) and self.why:
             return self.after_stop()  # else it cancelled itself, which is an error like others
+        if isinstance(error, LeaseLost) and error.task == self.claimed.lease.task:
+            return None
         if isinstance(error, Parked):
             return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
         outcome = outcome_of(error, self.function, self.context)

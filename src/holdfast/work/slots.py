@@ -78,6 +78,7 @@ class Slots:
         self._resting: dict[UUID, Attempt] = {}  # functions that only wait, and need no slot
         self._returning: deque[asyncio.Future[None]] = deque()
         self._alone: Claimed | None = None
+        self._sole: Attempt | None = None  # runs, and nothing may start beside it
         self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
         self._closed = False
@@ -210,7 +211,21 @@ class Slots:
             return True
         # Whatever is lost together with one that must be alone would pay for it: so nothing else
         # may be held, not even what has ended and is not written yet.
-        return self._alone is not None and not self._running and len(self.holding) <= 1
+        # But not its own children: they may never end without it.
+        if self._alone is None or len(self.holding) > 1 + len(self._running):
+            return False
+        return not self._running or self._is_family(self._alone.lease.task)
+
+    def _is_family(self, parent: UUID) -> bool:
+        """Whether all that runs is below this task."""
+        above = {a.claimed.lease.task: a.claimed.parent for a in self._running}
+        for task in list(above):
+            seen = 0
+            while task in above and seen < 100:
+                task, seen = above[task] or task, seen + 1
+            if task != parent:
+                return False
+        return True
 
     def _next(self) -> Claimed | None:
         """Who starts now."""
@@ -223,9 +238,7 @@ class Slots:
 
     def _is_sole(self) -> bool:
         """Whether what runs must be the only one."""
-        if len(self._running) != 1:
-            return False
-        return self._must_be_alone(next(iter(self._running)).claimed)
+        return self._sole is not None
 
     def _must_be_alone(self, task: Claimed) -> bool:
         """It was lost in company before, and may have been the cause: unless it runs in a process
@@ -278,6 +291,8 @@ class Slots:
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
             return None
         self._running.add(attempt)
+        if self._must_be_alone(claimed):
+            self._sole = attempt
         if timeout := function.traits.timeout:
             attempt.timer = self._loop.call_later(
                 timeout.total_seconds(), self._stop, attempt, Why.TIMEOUT
@@ -303,6 +318,8 @@ class Slots:
         if attempt.timer:
             attempt.timer.cancel()
         self._running.discard(attempt)
+        if self._sole is attempt:
+            self._sole = None
         if attempt.resting:
             self._wakes(attempt)
         if not attempt.ended:

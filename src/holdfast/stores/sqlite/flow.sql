@@ -103,7 +103,7 @@ from later l
 where l.id = :id
   and l.waiting is not null
   and (
-    exists (select 1 from wake w where w.id = l.id and w.urgent)
+    l.wakes < 1000000000 and exists (select 1 from wake w where w.id = l.id and w.urgent)
     or l.wakes <= (select count(*) from wake w where w.id = l.id)
   )
 
@@ -121,7 +121,7 @@ from woken x
 cross join later l on l.id = x.id
 where l.waiting is not null
   and (                                    -- joins that are not complete must hide nobody
-    exists (select 1 from wake w where w.id = l.id and w.urgent)
+    l.wakes < 1000000000 and exists (select 1 from wake w where w.id = l.id and w.urgent)
     or l.wakes <= (select count(*) from wake w where w.id = l.id)
   )
 limit :batch

@@ -252,7 +252,7 @@ begin
   from holdfast.later l
   where l.id = any (held)
     and (
-      exists (select from holdfast.wake w where w.id = l.id and w.urgent)
+      l.wakes < 1000000000 and exists (select from holdfast.wake w where w.id = l.id and w.urgent)
       or l.wakes <= (select count(*) from holdfast.wake w where w.id = l.id)
     );
   if held is null then
@@ -280,7 +280,7 @@ as $$
       join holdfast.later l on l.id = any (array[w.id])
       where l.waiting is not null
         and (                              -- joins that are not complete must hide nobody
-          exists (select from holdfast.wake w where w.id = l.id and w.urgent)
+          l.wakes < 1000000000 and exists (select from holdfast.wake w where w.id = l.id and w.urgent)
           or l.wakes <= (select count(*) from holdfast.wake w where w.id = l.id)
         )
       limit p_batch

@@ -1,0 +1,108 @@
+"""Cancel goes down to the children, in every state; what has ended stays as it is."""
+
+import asyncio
+
+import pytest
+
+from holdfast import TaskCancelled
+from holdfast.flow import arrivals
+from tests.flow.acts import waits
+from tests.work.bench import Bench, until
+
+
+@pytest.mark.parametrize("lingers", [True, False])
+async def test_a_cancelled_parent_takes_its_children_with_it(
+    bench: Bench, lingers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is done, one pending, one running, one waits for its own child."""
+    if not lingers:
+        monkeypatch.setattr(arrivals, "_LINGER", 0.0)
+    held = asyncio.Event()
+
+    @bench.app.durable(name="done")
+    async def done() -> int:
+        return 1
+
+    @bench.app.durable(name="pending", queue="nobody")
+    async def pending() -> None: ...
+
+    @bench.app.durable(name="runs")
+    async def runs() -> None:
+        held.set()
+        await asyncio.Event().wait()
+
+    @bench.app.durable(name="waits")
+    async def waits_() -> None:
+        await pending()
+
+    @bench.app.durable(name="root")
+    async def root() -> None:
+        await done()
+        await asyncio.gather(pending(), runs(), waits_())
+
+    async with bench.worker(queues=["default"]):
+        task = await bench.app.dispatch(root)
+        await held.wait()
+
+        async def all_there() -> bool:
+            return len((await bench.app.list_tasks(type="pending")).tasks) == 2
+
+        await until(all_there)
+        if not lingers:
+            await waits(bench, task)
+        assert await bench.app.cancel(task) in ("requested", "cancelled")
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=60)
+
+        async def all_over() -> bool:
+            tasks = (await bench.app.list_tasks()).tasks
+            return all(one.status in ("cancelled", "done") for one in tasks)
+
+        await until(all_over)
+    found = sorted((one.type, str(one.status)) for one in (await bench.app.list_tasks()).tasks)
+    assert found == [
+        ("done", "done"),
+        *[("pending", "cancelled")] * 2,
+        *[(name, "cancelled") for name in ("root", "runs", "waits")],
+    ]
+
+
+async def test_a_cancelled_function_gets_a_new_life_with_new_children(bench: Bench) -> None:
+    held, go = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable(name="child")
+    async def child() -> int:
+        held.set()
+        await go.wait()
+        return 5
+
+    @bench.app.durable(name="root")
+    async def root() -> int:
+        return await child()
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await held.wait()
+        await bench.app.cancel(task)
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=60)
+        go.set()
+        assert await bench.app.retry(task)
+        assert await task.result(timeout=60) == 5
+
+
+async def test_a_child_that_has_ended_is_not_overwritten(bench: Bench) -> None:
+    @bench.app.durable(name="child")
+    async def child() -> int:
+        return 5
+
+    @bench.app.durable(name="root")
+    async def root() -> int:
+        return await child()
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=60) == 5
+        assert await bench.app.cancel(task) == "ended"
+    (below,) = (await bench.app.list_tasks(type="child")).tasks
+    assert below.status == "done"
