@@ -39,6 +39,11 @@ async def chain() -> list[str]:
 
 
 @Holdfast.durable
+def chain_in_a_thread() -> list[str]:
+    return [Holdfast.run(Holdfast.step(name, effect, name)) for name in ("a", "b", "c")]
+
+
+@Holdfast.durable
 async def side_by_side() -> list[str]:
     async def branch(name: str) -> str:
         try:
@@ -82,6 +87,14 @@ async def test_during_a_step_it_runs_again(app: AppUnderTest):
     await app.drain()
     assert (await task.result(timeout=30))[:3] == ["a", "b", "c"]
     assert ledger == ["a", "b", "b", "c", "finally"]
+
+
+async def test_a_sync_function_goes_on_behind_it_too(app: AppUnderTest):
+    app.crash_at(chain_in_a_thread, after="b")
+    task = await app.dispatch(chain_in_a_thread)
+    assert await app.drain() == 1
+    assert await task.result(timeout=30) == ["a", "b", "c"]
+    assert ledger == ["a", "b", "c"]
 
 
 async def test_each_crash_comes_once_and_costs_an_attempt(app: AppUnderTest):
