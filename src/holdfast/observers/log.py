@@ -32,11 +32,11 @@ class LogObserver(Observer):
 
     def settled(self, ended: Sequence[Ended], refused: frozenset[UUID]) -> None:
         for end in ended:
-            if end.task.lease.task in refused:
-                continue
             failure = end.settlement.failure
+            if failure is None or end.task.lease.task in refused:
+                continue
             match end.settlement.verdict:
-                case Verdict.FAILED if failure:
+                case Verdict.FAILED:
                     logger.error(
                         "task %s (%s) failed for good after %d tries: %s: %s",
                         end.task.lease.task,
@@ -45,7 +45,7 @@ class LogObserver(Observer):
                         failure.type,
                         failure.message,
                     )
-                case Verdict.RETRY if failure:
+                case Verdict.RETRY:
                     logger.warning(
                         "task %s (%s) failed, try %d: %s: %s",
                         end.task.lease.task,

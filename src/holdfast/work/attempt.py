@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Any, Protocol, assert_never
@@ -97,10 +97,17 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "_fault", "_is_read", "_journal", "_site", "_transaction", "_waiting", "began", "claimed",
-        "committed", "context", "ended", "executor", "function", "orphans", "resting", "started",
-        "task", "timer", "why",
+        "__dict__", "_site", "_transaction", "claimed", "committed", "context", "ended",
+        "executor", "function", "started", "task", "timer", "why",
     )  # fmt: skip
+
+    # Of durable functions that ask for something; most never do.
+    resting = False
+    began: Flowing | None = None
+    orphans: Sequence[UUID] = ()  # children that nobody waits for any more
+    _journal: Journal | None = None
+    _waiting: Waiting | Snoozed | None = None
+    _fault: BaseException | None = None
 
     def __init__(
         self,
@@ -122,13 +129,8 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
-        self.ended = self.committed = self.resting = False
-        self.began: Flowing | None = None
-        self.orphans: list[UUID] = []  # children that nobody waits for any more
-        self._journal: Journal | None = None
+        self.ended = self.committed = False
         self._is_read = False
-        self._waiting: Waiting | Snoozed | None = None
-        self._fault: BaseException | None = None
         self._transaction: Transaction | None = None
 
     def settle(self, outcome: Outcome) -> Settlement:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from uuid import UUID
 
 from holdfast.clock import Clock
 from holdfast.tasks.task import Lease
@@ -29,7 +28,7 @@ class Holding:
         self.clock = clock
         self._sure = round(lease_seconds * 0.9 * 1_000_000)
         self._lock = threading.Lock()
-        self._held: dict[UUID, _Held] = {}
+        self._held: dict[int, _Held] = {}  # by the task's number, which is quick to hash
 
     def __len__(self) -> int:
         return len(self._held)
@@ -41,14 +40,14 @@ class Holding:
         until = sent + self._sure
         with self._lock:
             for lease in leases:
-                self._held[lease.task] = _Held(lease, until)
+                self._held[lease.task.int] = _Held(lease, until)
 
     def drop(self, leases: Iterable[Lease]) -> None:
         """They were settled, or are gone. A newer grant of the same task stays."""
         with self._lock:
             for lease in leases:
                 if self._find(lease):
-                    del self._held[lease.task]
+                    del self._held[lease.task.int]
 
     def rest(self, leases: Iterable[Lease]) -> None:
         """They are being settled: leave them alone for now."""
@@ -103,5 +102,5 @@ class Holding:
                     held.resting = resting
 
     def _find(self, lease: Lease) -> _Held | None:
-        held = self._held.get(lease.task)
+        held = self._held.get(lease.task.int)
         return held if held and (held.lease is lease or held.lease == lease) else None

@@ -66,16 +66,13 @@ class Settling:
     def _batch(self) -> list[Ended]:
         """What goes next. Of one task an old and a new grant may both have ended: the store answers
         by task, so they never go together."""
-        batch: dict[UUID, Ended] = {}
-        rest = []
-        for ended in self._pending:
-            task = ended.task.lease.task
-            if len(batch) < _MOST and task not in batch:
-                batch[task] = ended
-            else:
-                rest.append(ended)
-        self._pending = rest
-        return list(batch.values())
+        batch, self._pending = self._pending[:_MOST], self._pending[_MOST:]
+        first = {ended.task.lease.task.int: ended for ended in reversed(batch)}
+        if len(first) < len(batch):
+            again = [ended for ended in batch if first[ended.task.lease.task.int] is not ended]
+            self._pending = again + self._pending
+            batch = [ended for ended in batch if first[ended.task.lease.task.int] is ended]
+        return batch
 
     async def _write(self, batch: list[Ended]) -> None:
         try:

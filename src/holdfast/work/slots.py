@@ -128,10 +128,10 @@ class Slots:
     def take(self, tasks: Sequence[Claimed]) -> None:
         since = self._loop.time()
         self._one_at_a_time = any(map(self._must_be_alone, tasks))
-        fresh = {task.lease.task for task in tasks}
-        held = [attempt.claimed.lease for attempt in self._running]
-        if old := [lease for lease in held if lease.task in fresh]:
-            self.lost(old)  # only a task that was taken back is granted again
+        if self._running:
+            held = {a.claimed.lease.task.int: a.claimed.lease for a in self._running}
+            if old := [held[t.lease.task.int] for t in tasks if t.lease.task.int in held]:
+                self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
             alone = self._must_be_alone(task)
             if self._closed or (alone and self._alone):
@@ -176,7 +176,7 @@ class Slots:
             self._stop(attempt, Why.DRAIN)
         await self._until_idle(_STOPPING)
         for attempt in self._running.copy():  # a thread, or one that will not be stopped
-            self._end(attempt, attempt.after_stop())
+            self._end(attempt, attempt.after_stop(), self.holding.now())
 
     async def _until_idle(self, patience: float) -> None:
         if self._running:
@@ -202,7 +202,9 @@ class Slots:
             slot.add_done_callback(self._slots.discard)
 
     def _can_start(self) -> bool:
-        if self._closed or self.occupied >= self.count or self._is_sole():
+        if self._closed or self.occupied >= self.count:
+            return False
+        if len(self._running) == 1 and self._is_sole():
             return False
         if self._ahead:
             return True
@@ -240,38 +242,37 @@ class Slots:
         self._waking = False
         me = asyncio.current_task()
         assert me is not None
-        clean, since = copy_context(), self.holding.now()
+        clean = copy_context()
+        now = since = (
+            self.holding.now()
+        )  # read once for each attempt: its end, the next one's start
         while claimed := self._next():
-            attempt = self._attempt(claimed)
+            attempt = self._attempt(claimed, now)
             if attempt is None:
                 self._hungry()
                 continue
             attempt.task = me
-            self.fill()
+            if not self._waking:
+                self.fill()
             token = running.set(attempt.context)
             settlement = await attempt.run()
             running.reset(token)
-            self._end(attempt, settlement)
+            now = self.holding.now()
+            self._end(attempt, settlement, now)
             if attempt.why is not None or me.cancelling() or copy_context() != clean:
                 break  # it was cancelled, or left something behind: a fresh one goes on
-            if self.holding.now() - since > _LONGEST_TURN:
+            if now - since > _LONGEST_TURN:
                 await asyncio.sleep(0)
-                since = self.holding.now()
+                now = since = self.holding.now()
         self.fill()
 
-    def _attempt(self, claimed: Claimed) -> Attempt | None:
+    def _attempt(self, claimed: Claimed, now: int) -> Attempt | None:
         """An attempt that is about to run; None where there is none to be made."""
         function = self._functions().get((claimed.lane.type, claimed.lane.version))
         if function is None:  # it was served a moment ago
             self._put_down(claimed)
             return None
-        attempt = Attempt(
-            claimed,
-            function,
-            self._executors.choose(function, claimed),
-            self,
-            self.holding.now(),
-        )
+        attempt = Attempt(claimed, function, self._executors.choose(function, claimed), self, now)
         if claimed.cancel_requested or claimed.expired:
             outcome = Cancelled() if claimed.cancel_requested else Expired()
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
@@ -296,26 +297,27 @@ class Slots:
                 attempt.why and attempt.why.value,
             )
             attempt.ended = True
-            self._settle(attempt, attempt.after_stop())
+            self._settle(attempt, attempt.after_stop(), self.holding.now())
 
-    def _end(self, attempt: Attempt, settlement: Settlement | None) -> None:
+    def _end(self, attempt: Attempt, settlement: Settlement | None, now: int) -> None:
         if attempt.timer:
             attempt.timer.cancel()
         self._running.discard(attempt)
-        self._wakes(attempt)
+        if attempt.resting:
+            self._wakes(attempt)
         if not attempt.ended:
             attempt.ended = True
-            self._settle(attempt, settlement)
+            self._settle(attempt, settlement, now)
         if len(self._ahead) + len(self._running) <= self.count:
             self._hungry()
         if not self._running:
             self._idle.set()
 
-    def _settle(self, attempt: Attempt, settlement: Settlement | None) -> None:
+    def _settle(self, attempt: Attempt, settlement: Settlement | None, now: int) -> None:
         if settlement is None:
             self.holding.drop([attempt.claimed.lease])
             return
-        seconds = max(self.holding.now() - attempt.started, 1) / 1_000_000
+        seconds = max(now - attempt.started, 1) / 1_000_000
         self._average = 0.9 * self._average + 0.1 * seconds if self._average else seconds
         if attempt.committed:
             self.released(attempt, settlement)

@@ -35,6 +35,7 @@ __all__ = ["Settings", "Worker"]
 
 logger = logging.getLogger("holdfast.worker")
 _GRACES = 4  # in a row: also those of a low priority get their turn
+_FEW = 10  # tasks that somebody may be waiting for; more are a backlog
 _LAST_WORDS = 5.0  # seconds to write what ended, where there was no time to drain
 
 
@@ -267,6 +268,8 @@ class Worker:
             if found.tasks:
                 self._pace.snap_back()
                 self._take(found.tasks)
+                if len(found.tasks) <= _FEW:
+                    await asyncio.sleep(0)  # they start before we ask for more
             elif not found.again:
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
@@ -337,7 +340,9 @@ class Worker:
         self._slots.fill()
         if any(one.settlement.delay is not None for one in batch):
             self._wake.set()  # it may be due before the next look
-        self._tell_families([e for e in batch if e.task.lease.task not in refused])
+        if refused:
+            batch = [e for e in batch if e.task.lease.task not in refused]
+        self._tell_families(batch)
         limited = self._claiming.limited
         back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
