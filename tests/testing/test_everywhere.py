@@ -34,6 +34,7 @@ async def child(n: int) -> int:
 
 async def branch(name: str, n: int) -> list[Any]:
     first = await Holdfast.step(name, effect, name)
+    await Holdfast.step(f"{name} next", effect, f"{name} next")
     taken = current().uuid()
     await Holdfast.sleep("10m")
     again = await Holdfast.step(f"{name} again", effect, f"{name} again")
@@ -73,7 +74,8 @@ RESULT = [
     "KeyError", "ValueError", "too late", 1, "hello", "too late", 7, 8,
 ]  # fmt: skip
 EFFECTS = Counter(
-    ["first", "left", "left again", "right", "right again", "refuse"]
+    ["first", "refuse"]
+    + [f"{name}{what}" for name in ("left", "right") for what in ("", " next", " again")]
     + [f"child {n}" for n in range(1, 10)]
 )
 
@@ -85,12 +87,14 @@ class Nth(Crash):
         super().__init__(f"{__name__}:{name}", f"write {n}", during, keep_lease=False)
         self._left = n
         self.under_way: list[str] = []
+        self.before: list[str] = []
 
     def comes_with(self, type: str, steps: Sequence[Step]) -> bool:
         if self.happened or type != self.type:
             return False
         self._left -= 1
         self.under_way = [step.name for step in steps if step.kind == "step"]
+        self.before = ledger.copy()
         return self._left < 0
 
 
@@ -124,4 +128,7 @@ async def test_with_a_crash_at_each_write(name: str, during: bool):
         again = Counter(ledger) - EFFECTS
         assert EFFECTS - Counter(ledger) == Counter(), (n, crash.under_way)
         assert sum(again.values()) <= (len(crash.under_way) if during else 0), (n, again)
+        for name_of in ("left", "right"):  # once the next step has begun, this one is recorded
+            if f"{name_of} next" in crash.before:
+                assert again[name_of] == 0, (n, again)
     assert n > 5
