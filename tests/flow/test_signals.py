@@ -59,6 +59,7 @@ async def test_signals_of_another_name_wait_for_their_turn(
     async def listen() -> list[int]:
         return [await Holdfast.wait_for_signal(name, type=int) for name in "abab"]
 
+    looks = 0
     async with bench.worker():
         task = await bench.app.dispatch(listen)
         for i, name in enumerate("bbaa"):
