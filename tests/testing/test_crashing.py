@@ -162,9 +162,6 @@ async def test_a_step_in_flight_dies_with_its_worker(app: AppUnderTest):
     await asyncio.wait({draining})
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a step that is all that was waited for is recorded with the next one only"
-)
 async def test_a_step_is_recorded_before_the_next_one_begins(app: AppUnderTest):
     app.crash_at(beside_a_short_branch, during="two")
     await app.dispatch(beside_a_short_branch)
