@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast, TaskCancelled
 from holdfast.tasks.task import TaskStatus
-from tests.flow.acts import journal, reason_of, status, waits
+from tests.flow.acts import journal, reason_of, status
 from tests.work.bench import Bench, until
 
 Body = Callable[[Any, Any], Awaitable[Any]]
@@ -109,7 +109,11 @@ async def _in_flight(bench: Bench) -> Any:
     app, root = _app(bench, old)
     async with bench.worker(app):
         task = await app.dispatch(root)
-        await waits(bench, task)
+
+        async def waits() -> bool:
+            return "signal go" in await reason_of(bench, task)
+
+        await until(waits)
     return task
 
 

@@ -1,0 +1,120 @@
+"""Functions of random shape: small trees, run as they stand or as durable functions."""
+
+import asyncio
+import random
+from typing import Any, Protocol
+
+from holdfast import Holdfast
+from holdfast.errors import TaskFailed
+
+__all__ = ["Direct", "Durable", "Shape", "grow", "walk"]
+
+Shape = tuple[Any, ...]
+LEAVES = ("step", "child", "sleep", "fail")
+
+
+def grow(chance: random.Random, depth: int = 3) -> Shape:
+    """Each leaf has a name of its own."""
+    names = iter(range(10_000))
+
+    def one(left: int) -> Shape:
+        if left == 0 or chance.random() < 0.2:
+            return (chance.choice(LEAVES), next(names))
+        kind = chance.choice(["all", "loop", "if", "gather", "group", "caught", "nested", "time"])
+        if kind == "nested":
+            return (kind, one(left - 1))
+        return (kind, *(one(left - 1) for _ in range(chance.randint(2, 3))))
+
+    return ("all", one(depth), one(depth - 1))
+
+
+class World(Protocol):
+    async def step(self, name: int) -> int: ...
+    async def child(self, name: int) -> int: ...
+    async def nested(self, shape: Shape) -> Any: ...
+    async def sleep(self) -> None: ...
+    async def fail(self, name: int) -> None: ...
+
+
+async def walk(world: World, shape: Shape) -> Any:
+    kind, *parts = shape
+    match kind:
+        case "step":
+            return await world.step(parts[0])
+        case "child":
+            return await world.child(parts[0])
+        case "sleep":
+            return await world.sleep()
+        case "fail":
+            return await _caught(world.fail(parts[0]))
+        case "nested":
+            return await world.nested(parts[0])
+        case "loop":
+            return [await walk(world, parts[0] if n == 0 else parts[-1]) for n in range(2)]
+        case "if":
+            first = await walk(world, parts[0])
+            return [first, await walk(world, parts[-1] if len(str(first)) % 2 else parts[1])]
+        case "gather":
+            return await asyncio.gather(*(walk(world, part) for part in parts))
+        case "group":
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(walk(world, part)) for part in parts]
+            return [task.result() for task in tasks]
+        case "caught":
+            return [await _caught(_then_raise(world, part)) for part in parts]
+        case "time":
+            async with asyncio.timeout(600):
+                return [await asyncio.wait_for(walk(world, part), 600) for part in parts]
+        case _:
+            return [await walk(world, part) for part in parts]
+
+
+async def _then_raise(world: World, shape: Shape) -> Any:
+    raise LookupError(str(await walk(world, shape)))
+
+
+async def _caught(work: Any) -> str:
+    try:
+        return str(await work)
+    except (TaskFailed, LookupError, ValueError) as error:
+        return getattr(error, "message", str(error))
+
+
+class Direct:
+    """As it stands."""
+
+    async def step(self, name: int) -> int:
+        return name + 1
+
+    async def child(self, name: int) -> int:
+        return name * 2
+
+    async def nested(self, shape: Shape) -> Any:
+        return await walk(self, shape)
+
+    async def sleep(self) -> None: ...
+
+    async def fail(self, name: int) -> None:
+        raise ValueError(f"{name} failed")
+
+
+class Durable:
+    """The same, recorded. `effect`, `child`, `flow` and `bad`: what a test has registered."""
+
+    def __init__(self, effect: Any, child: Any, flow: Any, bad: Any) -> None:
+        self._effect, self._child, self._flow, self._bad = effect, child, flow, bad
+
+    async def step(self, name: int) -> int:
+        return int(await Holdfast.step(f"s{name}", self._effect, name))
+
+    async def child(self, name: int) -> int:
+        return int(await self._child(name))
+
+    async def nested(self, shape: Shape) -> Any:
+        return await self._flow(shape)
+
+    async def sleep(self) -> None:
+        await Holdfast.sleep(0.01)
+
+    async def fail(self, name: int) -> None:
+        await self._bad(name)
