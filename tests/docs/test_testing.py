@@ -1,5 +1,6 @@
 """The examples of docs/howto/testing.md, run by pytest as a user's files."""
 
+import os
 import re
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,7 +24,7 @@ def test_the_tests_of_the_page_pass(pytester: pytest.Pytester, monkeypatch: pyte
         "[pytest]\nasyncio_mode=auto\nasyncio_default_fixture_loop_scope=function\n"
         "filterwarnings=error\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(Path(holdfast.__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(holdfast.__file__).parents[1]), prepend=os.pathsep)
     installed = any(found.name == "holdfast" for found in entry_points(group="pytest11"))
     plugin = () if installed else ("-p", "holdfast.testing")
     result = pytester.runpytest_subprocess(*plugin, timeout=100)

@@ -39,6 +39,11 @@ async def chain() -> list[str]:
 
 
 @Holdfast.durable
+def chain_in_a_thread() -> list[str]:
+    return [Holdfast.run(Holdfast.step(name, effect, name)) for name in ("a", "b", "c")]
+
+
+@Holdfast.durable
 async def side_by_side() -> list[str]:
     async def branch(name: str) -> str:
         try:
@@ -58,6 +63,18 @@ async def with_a_slow_one(patient: bool) -> list[str]:
             Holdfast.step("slow", slow, "slow"), Holdfast.step("quick", effect, "quick")
         )
     )
+
+
+@Holdfast.durable
+async def beside_a_short_branch() -> None:
+    ended = asyncio.create_task(asyncio.sleep(0))
+
+    async def wait_for_it() -> str:
+        await asyncio.wait({ended})
+        return effect("one")
+
+    await Holdfast.step("one", wait_for_it)
+    await Holdfast.step("two", effect, "two")
 
 
 @Holdfast.durable
@@ -82,6 +99,14 @@ async def test_during_a_step_it_runs_again(app: AppUnderTest):
     await app.drain()
     assert (await task.result(timeout=30))[:3] == ["a", "b", "c"]
     assert ledger == ["a", "b", "b", "c", "finally"]
+
+
+async def test_a_sync_function_goes_on_behind_it_too(app: AppUnderTest):
+    app.crash_at(chain_in_a_thread, after="b")
+    task = await app.dispatch(chain_in_a_thread)
+    assert await app.drain() == 1
+    assert await task.result(timeout=30) == ["a", "b", "c"]
+    assert ledger == ["a", "b", "c"]
 
 
 async def test_each_crash_comes_once_and_costs_an_attempt(app: AppUnderTest):
@@ -135,6 +160,13 @@ async def test_a_step_in_flight_dies_with_its_worker(app: AppUnderTest):
     assert "slow was cleared up" not in ledger
     draining.cancel()
     await asyncio.wait({draining})
+
+
+async def test_a_step_is_recorded_before_the_next_one_begins(app: AppUnderTest):
+    app.crash_at(beside_a_short_branch, during="two")
+    await app.dispatch(beside_a_short_branch)
+    await app.drain()
+    assert ledger == ["one", "two", "two"]
 
 
 async def test_a_child_crashes_and_its_parent_does_not_notice(app: AppUnderTest):

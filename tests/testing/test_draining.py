@@ -42,6 +42,11 @@ async def picky(what: str) -> None:
 
 
 @Holdfast.durable
+async def nap() -> None:
+    await Holdfast.sleep("0.5s")  # which a real worker would wait for in memory
+
+
+@Holdfast.durable
 async def three_naps() -> list[timedelta]:
     begun = current().now()
     naps = []
@@ -140,6 +145,14 @@ async def test_sleep_follows_the_clock(app: AppUnderTest):
         await app.advance("1m")
         await app.drain()
     assert await task.result(timeout=30) == [timedelta(minutes=20 * i) for i in (1, 2, 3)]
+
+
+async def test_short_sleeps_follow_the_clock_too(app: AppUnderTest):
+    task = await app.dispatch(nap)
+    await app.drain()
+    assert (await task.state()).status == "waiting"
+    await app.advance("1s")
+    assert await app.drain() == 1
 
 
 async def test_run_for_runs_everything_at_its_time(app: AppUnderTest):

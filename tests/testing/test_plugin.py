@@ -1,5 +1,6 @@
 """The plugin as users have it: pytest runs files of theirs."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -44,7 +45,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     """Runs these tests; with the plugin by name where this checkout is not installed with it."""
     pytester.makepyfile(shop=SHOP)
     pytester.makeini(INI)
-    monkeypatch.setenv("PYTHONPATH", str(Path(holdfast.__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(holdfast.__file__).parents[1]), prepend=os.pathsep)
     installed = any(found.name == "holdfast" for found in entry_points(group="pytest11"))
 
     def begin(tests: str, *options: str) -> pytest.RunResult:

@@ -323,7 +323,7 @@ class Flow:
                 if not await self._go_on() and (waiting := await self._wait()):
                     await self._put_down(waiting)
                     return
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except Parked as parked:
             self._host.stop_for(Waiting(wakes=NEVER, reason=f"parked: {parked}"))
@@ -476,8 +476,10 @@ class Flow:
 
     async def _take_in(self, come: Sequence[tuple[Ask, One | Recorded]]) -> None:
         """What came, recorded and handed over. Nothing but this was waited for: then it needs no
-        commit of its own, since it can come in no other order."""
+        commit of its own, since it can come in no other order; but a step must not run again."""
         alone = len(come) == 1 and len(self.open) == 1 and not self._branches
+        if isinstance(come[0][1], Recorded) and come[0][1].failure is None:
+            alone = False
         ones: list[tuple[Ask, One]] = []
         for ask, what in come:
             if isinstance(what, Recorded):

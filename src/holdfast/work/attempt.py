@@ -129,8 +129,7 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
-        self.ended = self.committed = False
-        self._is_read = self._is_over = False
+        self.ended = self.committed = self._is_read = self._is_over = False
         self._transaction: Transaction | None = None
 
     def settle(self, outcome: Outcome) -> Settlement:

@@ -113,7 +113,7 @@ class Slots:
 
     def appetite(self) -> tuple[int, int]:
         """How many to claim: to start now, and ahead of that, by how fast they went lately."""
-        if self._closed or self._alone or self._is_sole():
+        if self._closed or self._alone or self._sole:
             return 0, 0
         have = self.occupied + len(self._ahead)
         ahead = 0
@@ -205,7 +205,7 @@ class Slots:
     def _can_start(self) -> bool:
         if self._closed or self.occupied >= self.count:
             return False
-        if self._is_sole():
+        if self._sole is not None:
             return False
         if self._ahead:
             return True
@@ -235,10 +235,6 @@ class Slots:
             return self._ahead.popleft()[1]
         alone, self._alone = self._alone, None
         return alone
-
-    def _is_sole(self) -> bool:
-        """Whether what runs must be the only one."""
-        return self._sole is not None
 
     def _must_be_alone(self, task: Claimed) -> bool:
         """It was lost in company before, and may have been the cause: unless it runs in a process
