@@ -196,6 +196,8 @@ class Attempt:
     def _flow(self) -> Flowing:
         if self.began is None:
             self.began = self._site.begin_flow(self, self._journal)
+            if self.claimed.alone:
+                self.began.hurry()  # it keeps its whole worker to itself: not while it waits
         return self.began
 
     def rest(self) -> None:
