@@ -30,7 +30,7 @@ from holdfast.flow.blocking import hand_on
 from holdfast.flow.branches import Branch, here
 from holdfast.flow.entries import Abandoned, Again, Asked, Came, Dropped, Holder, Key, One, Recorded
 from holdfast.flow.history import History
-from holdfast.flow.recording import Recording
+from holdfast.flow.recording import Recording, surely
 from holdfast.function import Function
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
@@ -383,9 +383,9 @@ class Flow:
             await self._make_sure(unsure)
             return True
         if self._given_up:
-            given_up = self._given_up.copy()
+            given_up = self._given_up[:1000]
             await self._recording.flush()
-            await self._store.cancel(given_up)
+            await surely(lambda: self._store.cancel(given_up))
             del self._given_up[: len(given_up)]
             return True
         if come := self._arrivals.take():
@@ -464,7 +464,8 @@ class Flow:
         for ask, id in zip(made, ids, strict=True):
             self._belongs(ask, id)
         if again:
-            await self._store.retry([ask.task for ask in again if ask.task])
+            lives = [ask.task for ask in again if ask.task]
+            await surely(lambda: self._store.retry(lives))
             for ask in again:
                 ask.again = False
 

@@ -11,7 +11,7 @@ from holdfast.flow.entries import Came, Entry, Recorded, write
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "surely"]
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
@@ -53,7 +53,7 @@ class Recording:
             self.holds_values = False
             if not steps:
                 return []
-            return await _surely(
+            return await surely(
                 lambda: self._store.record(
                     self._lease, steps, consumed=consumed, seen=seen, children=children
                 )
@@ -65,18 +65,18 @@ class Recording:
             self._pending, consumed = [], self._consumed
             if consumed:  # signals that this run took in are not for the next
                 note = write(self._position, Came([]))
-                await _surely(lambda: self._store.record(self._lease, [note], consumed=consumed))
-            await _surely(lambda: self._store.restart(self._lease, payload))
+                await surely(lambda: self._store.record(self._lease, [note], consumed=consumed))
+            await surely(lambda: self._store.restart(self._lease, payload))
 
     async def ask_again(
         self, entries: Sequence[tuple[int, Entry]], children: Sequence[Draft]
     ) -> list[UUID]:
         """The children's ids once more: nothing new is written."""
         steps = [write(position, entry) for position, entry in entries]
-        return await _surely(lambda: self._store.record(self._lease, steps, children=children))
+        return await surely(lambda: self._store.record(self._lease, steps, children=children))
 
 
-async def _surely(ask: Callable[[], Awaitable[T]]) -> T:
+async def surely(ask: Callable[[], Awaitable[T]]) -> T:
     """Where no answer came it may be written: the same again is accepted."""
     pause = _FIRST_PAUSE
     while True:

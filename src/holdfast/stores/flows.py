@@ -81,7 +81,7 @@ class Flows(Producing):
         loop = asyncio.get_running_loop()
         found = self._journalings.get(loop)
         if found is None:
-            found = self._journalings[loop] = Together(self._record_steps)
+            found = self._journalings[loop] = Together(self._record_steps, weigh=_weight)
         return found
 
     async def _record_steps(self, asked: Sequence[_Steps]) -> list[_Verdict]:
@@ -167,6 +167,10 @@ class Flows(Producing):
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterable[tuple[Any, ...]]:
     return zip(*(column or () for column in columns), strict=True)
+
+
+def _weight(asked: _Steps) -> int:
+    return sum(len(step.value or b"") for step in asked[1])
 
 
 def _check(steps: Sequence[Step]) -> None:

@@ -12,6 +12,7 @@ __all__ = ["MOST_SHARED", "Accept", "Accepted", "Sharing", "Together"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+_MOST_BYTES = 4 << 20  # of what is asked together
 MOST_SHARED = 500  # drafts that share a commit
 
 
@@ -121,8 +122,14 @@ class Together(Generic[T, R]):
     """The callers of one event loop, whose questions are independent of each other: what comes
     while the last answer is waited for is asked together."""
 
-    def __init__(self, ask: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
-        self._ask = ask
+    def __init__(
+        self,
+        ask: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
+        *,
+        weigh: Callable[[T], int],
+    ) -> None:
+        """`weigh`: bytes of a question; what goes together is bounded."""
+        self._ask, self._weigh = ask, weigh
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._serving: asyncio.Task[None] | None = None
 
@@ -136,8 +143,14 @@ class Together(Generic[T, R]):
     async def _serve(self) -> None:
         try:
             while self._waiting:
-                batch = self._waiting[:MOST_SHARED]
-                del self._waiting[:MOST_SHARED]
+                count = weight = 0
+                for question, _ in self._waiting[:MOST_SHARED]:
+                    weight += self._weigh(question)
+                    if count and weight > _MOST_BYTES:
+                        break
+                    count += 1
+                batch = self._waiting[:count]
+                del self._waiting[:count]
                 await self._together(batch)
         finally:
             self._serving = None

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.answers import ClaimAnswer, Lanes, Renewed, WorkerRecord
-from holdfast.errors import InvalidInput, LeaseLost
+from holdfast.errors import InvalidInput, LeaseLost, StoreError
 from holdfast.ids import new_grant
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
@@ -218,8 +218,11 @@ class Working(Base):
     async def _tell_recorded(self, claimed: list[Claimed]) -> None:
         """Only what was granted before can have a journal, and few of them do."""
         again = [task.lease.task for task in claimed if task.lease.fence > 1]
-        rows = await self._call("journaled", ids=again)
-        recorded = frozenset(self._driver.uuid(id) for (id,) in rows)
+        try:
+            rows = await self._call("journaled", ids=again)
+            recorded = frozenset(self._driver.uuid(id) for (id,) in rows)
+        except StoreError:  # they are granted, and must be run: each looks for itself
+            recorded = frozenset(again)
         for place, task in enumerate(claimed if recorded else ()):
             if task.lease.task in recorded:
                 claimed[place] = msgspec.structs.replace(task, recorded=True)

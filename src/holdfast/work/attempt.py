@@ -1,6 +1,7 @@
 """One attempt: from a lease to what follows from its end."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from holdfast.answers import Ending, Journal
 from holdfast.context import Asking, Context
-from holdfast.errors import LeaseLost, Parked
+from holdfast.errors import LeaseLost, Parked, StoreError
 from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import outcome_of
@@ -33,6 +34,8 @@ from holdfast.tasks.lifecycle import (
 from holdfast.tasks.task import Claimed, Failure
 from holdfast.work.holding import Holding
 from holdfast.work.transaction import Transaction
+
+logger = logging.getLogger("holdfast.worker")
 
 __all__ = ["Attempt", "Why"]
 
@@ -226,8 +229,8 @@ class Attempt:
         """What follows from it; None: write nothing (more). Whatever the function raises ends its
         attempt, and nothing else."""
         try:
-            if self.claimed.recorded:
-                self._journal = await self._site.store.journal(self.claimed.lease.task)
+            if self.claimed.recorded and not await self._read():
+                return self.settle(HandedBack())
             self._is_read = True
             result = await self.executor.run(self.function, self.context)
             self._is_over = True
@@ -248,6 +251,15 @@ class Attempt:
             if self.began is not None:
                 return await self._after_flow(error)
             return self._after(error)
+
+    async def _read(self) -> bool:
+        """The journal; False where the store is in trouble, which is nobody's fault."""
+        try:
+            self._journal = await self._site.store.journal(self.claimed.lease.task)
+        except StoreError as error:
+            logger.warning("task %s: its journal cannot be read: %s", self.context.task_id, error)
+            return False
+        return True
 
     async def _after_flow(self, error: BaseException) -> Settlement | None:
         flow = self._flow()

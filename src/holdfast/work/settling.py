@@ -18,7 +18,8 @@ __all__ = ["Settling"]
 logger = logging.getLogger("holdfast.worker")
 _MOST = 1000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_MOST_ERRORS = 7  # in a row, from a store that answers: some pass, such as a disk that is full
+_MOST_ERRORS = 7  # in a row, from a store that answers: then each is written by itself
+_MOST_INSISTED = 150  # in a row, each two seconds after the last: five minutes
 
 
 class Settling:
@@ -37,6 +38,7 @@ class Settling:
         self._default_tries, self._written = default_tries, written
         self._pending: list[Ended] = []
         self._wake = asyncio.Event()
+        self._insisting: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -54,6 +56,8 @@ class Settling:
     async def flush(self) -> None:
         """Until everything is written."""
         await self._empty.wait()
+        while self._insisting:
+            await asyncio.wait(self._insisting)
 
     async def run(self) -> None:
         while True:
@@ -98,7 +102,7 @@ class Settling:
                 self._holding.resume(leases)
                 if not isinstance(error, StoreError):
                     raise
-                errors += not isinstance(error, StoreUnreachable)
+                errors = 0 if isinstance(error, StoreUnreachable) else errors + 1
                 if errors >= most_errors:
                     raise
                 if pause == _FIRST_PAUSE:
@@ -112,8 +116,7 @@ class Settling:
         self._written(batch, refused)
 
     async def _write_apart(self, batch: list[Ended], error: Exception) -> None:
-        """One bad one must not fail the others. What the store will not take, such as a value that
-        it cannot hold, is an error of its task."""
+        """One bad one must not fail the others."""
         for ended in batch:
             try:
                 if len(batch) > 1:
@@ -121,17 +124,41 @@ class Settling:
                     continue
             except Exception as own:
                 error = own
+            if isinstance(error, StoreError):
+                self._insist_on(ended)
+            else:
+                await self._write_as_error(ended, error)
+
+    def _insist_on(self, ended: Ended) -> None:
+        """A store that answers and refuses, as a full disk or a standby does, may take it later.
+        Beside all others: they may be taken at once."""
+        insisting = asyncio.create_task(self._insist(ended))
+        self._insisting.add(insisting)
+        insisting.add_done_callback(self._insisting.discard)
+
+    async def _insist(self, ended: Ended) -> None:
+        try:
+            await self._settle([ended], _MOST_INSISTED)
+        except StoreError as error:
+            self._let_go(ended, error)
+        except Exception as error:
             await self._write_as_error(ended, error)
 
     async def _write_as_error(self, ended: Ended, error: Exception) -> None:
-        task = ended.task.lease.task
-        logger.error("task %s: its result could not be stored: %s", task, error)
+        """What the store will never take, such as a value that it cannot hold, is an error of its
+        task."""
+        logger.error("task %s: its result could not be stored: %s", ended.task.lease.task, error)
         try:
             await self._settle([self._failed(ended, error)], 1)
-        except Exception:
-            logger.exception("task %s cannot be settled at all; its lease is let go", task)
-            self._holding.drop([ended.task.lease])
-            self._written([ended], frozenset())
+        except Exception as own:
+            self._let_go(ended, own)
+
+    def _let_go(self, ended: Ended, error: Exception) -> None:
+        """Nothing is written: its lease lapses, and it is lost like any other."""
+        task = ended.task.lease.task
+        logger.error("task %s cannot be settled; its lease is let go: %s", task, error)
+        self._holding.drop([ended.task.lease])
+        self._written([], frozenset())
 
     def _failed(self, ended: Ended, error: Exception) -> Ended:
         task = ended.task
@@ -145,4 +172,4 @@ class Settling:
         )
         said = f"its result could not be stored: {type(error).__name__}: {error}"
         outcome = Errored(Failure(type="ResultNotStored", message=said[:1000]))
-        return Ended(task, settle(facts, outcome), ended.seconds)
+        return Ended(task, settle(facts, outcome), ended.seconds, ended.orphans)

@@ -75,7 +75,8 @@ class Slots:
         self._settling, self._hungry = settling, hungry
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
-        self._resting: dict[UUID, Attempt] = {}  # functions that only wait, and need no slot
+        self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
+        self._waiting: dict[UUID, Attempt] = {}  # the newest of them, by task
         self._returning: deque[asyncio.Future[None]] = deque()
         self._alone: Claimed | None = None
         self._sole: Attempt | None = None  # runs, and nothing may start beside it
@@ -169,7 +170,7 @@ class Slots:
     async def drain(self, patience: float) -> None:
         """Wait for what runs, then hand that back too."""
         self.close()
-        for attempt in list(self._resting.values()):
+        for attempt in list(self._resting):
             if attempt.began:
                 attempt.began.hurry()
         await self._until_idle(patience)
@@ -340,7 +341,7 @@ class Slots:
     def released(self, attempt: Attempt, settlement: Settlement) -> None:
         """It was written elsewhere."""
         seconds = (self.holding.now() - attempt.started) / 1_000_000
-        self._settling.note(Ended(attempt.claimed, settlement, seconds))
+        self._settling.note(Ended(attempt.claimed, settlement, seconds, attempt.orphans))
 
     def _put_down(self, claimed: Claimed) -> None:
         """Give it back with its place and its attempt: it was not started."""
@@ -353,7 +354,8 @@ class Slots:
         """It only waits: others may have its slot."""
         if not attempt.resting and attempt in self._running:
             attempt.resting = True
-            self._resting[attempt.claimed.lease.task] = attempt
+            self._resting.add(attempt)
+            self._waiting[attempt.claimed.lease.task] = attempt
             if self._closed and attempt.began:
                 attempt.began.hurry()
             self.fill()
@@ -368,13 +370,14 @@ class Slots:
         self._wakes(attempt)
 
     def _wakes(self, attempt: Attempt) -> None:
-        if attempt.resting:
-            attempt.resting = False
-            del self._resting[attempt.claimed.lease.task]
+        attempt.resting = False
+        self._resting.discard(attempt)
+        if self._waiting.get(attempt.claimed.lease.task) is attempt:
+            del self._waiting[attempt.claimed.lease.task]
 
     def hint(self, task: UUID) -> bool:
         """Something may have come for it; whether it is here."""
-        attempt = self._resting.get(task)
+        attempt = self._waiting.get(task)
         if attempt is None or attempt.began is None:
             return False
         attempt.began.hint()
@@ -382,7 +385,7 @@ class Slots:
 
     def tell_parent(self, ended: Ended) -> bool:
         """A child has ended, and its parent waits here."""
-        attempt = self._resting.get(ended.task.parent) if ended.task.parent else None
+        attempt = self._waiting.get(ended.task.parent) if ended.task.parent else None
         if attempt is None or attempt.began is None:
             return False
         if ended.settlement.verdict is Verdict.DONE:

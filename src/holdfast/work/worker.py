@@ -36,6 +36,7 @@ __all__ = ["Settings", "Worker"]
 logger = logging.getLogger("holdfast.worker")
 _GRACES = 4  # in a row: also those of a low priority get their turn
 _FEW = 10  # tasks that somebody may be waiting for; more are a backlog
+_MOST_CANCELLED = 1000  # in one call
 _LAST_WORDS = 5.0  # seconds to write what ended, where there was no time to drain
 
 
@@ -233,6 +234,8 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(over - self._loop.time(), _LAST_WORDS)):
                 await self._settling.flush()
+                while self._chores:
+                    await asyncio.wait(self._chores)
 
     async def _stop_claiming(self, claiming: "asyncio.Task[None]", patience: float) -> None:
         """A claim that is under way is waited for: what it brings must be handed back."""
@@ -366,12 +369,13 @@ class Worker:
         cancelling.add_done_callback(self._chores.discard)
 
     async def _cancel(self, tasks: Sequence[UUID]) -> None:
-        try:
-            await self._store.cancel(tasks)
-        except StoreError as error:
-            logger.warning("%d children of ended tasks run on: %s", len(tasks), error)
-            return
-        self._notifier.tell(Hint("cancel", str(task)) for task in tasks)
+        for start in range(0, len(tasks), _MOST_CANCELLED):
+            some = tasks[start : start + _MOST_CANCELLED]
+            try:
+                await self._store.cancel(some)
+            except StoreError as error:
+                logger.warning("%d children of ended tasks run on: %s", len(some), error)
+            self._notifier.tell(Hint("cancel", str(task)) for task in some)
 
     def _from_outside(self, act: Callable[[Any], None], news: Any) -> None:
         """The renewal speaks in its own thread."""

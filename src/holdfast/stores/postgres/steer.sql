@@ -14,7 +14,7 @@ with recursive family (id) as (
 )
 select f.id
 from family f
-where not exists (select from holdfast.outcome o where o.id = f.id)
+where not exists (select from holdfast.outcome o where o.id = any (array[f.id]))
 
 -- name: withdraw
 select withdrawn, parents
