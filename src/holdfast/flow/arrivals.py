@@ -49,7 +49,8 @@ class Arrivals:
         """More is waited for: it may come soon."""
         self._since = now = self._loop.time()
         self._pause = _FIRST_LOOK
-        self._next_look = now + self._pause
+        if self._next_look <= now or self._next_look > now + self._pause:
+            self._next_look = now + self._pause  # never put off by what is asked meanwhile
         if any(ask.kind == "signal" for ask in self._open.values()):
             self._next_look = now  # it may have come before
 
@@ -140,8 +141,9 @@ class Arrivals:
             ask.kind == "step" for ask in asks
         )
 
-    async def wait(self, stir: asyncio.Event) -> Waiting | None:
-        """Until something may have come. Or, after long enough: how to wait outside of memory."""
+    async def wait(self, stir: asyncio.Event, *, only_us: bool) -> Waiting | None:
+        """Until something may have come. Or, after long enough: how to wait outside of memory.
+        `only_us`: the function surely awaits nothing of its own."""
         now = self._loop.time()
         outside = any(ask.kind in ("child", "signal") for ask in self._open.values())
         look_at = self._next_look if outside else inf
@@ -149,7 +151,7 @@ class Arrivals:
             await self._look()
             return None
         due_at = min((ask.due for ask in self._open.values() if ask.due is not None), default=inf)
-        leave_at = self._leave_at(due_at, outside)
+        leave_at = self._leave_at(due_at, outside or not only_us)
         if now >= leave_at:
             return await self._leave(due_at)
         soonest = min(look_at, due_at, leave_at)

@@ -1,8 +1,11 @@
 """What durable functions ask for: children, steps, sleep, signals, joins."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from contextvars import copy_context
+from functools import lru_cache, partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
@@ -198,8 +201,32 @@ async def _called(
     """Sync functions in a thread: they may block."""
     if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
         return await function(*args, **kwargs)
-    value = await asyncio.to_thread(function, *args, **kwargs)
+    value = await _in_thread(partial(function, *args, **kwargs))
     return await value if isawaitable(value) else value
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """A thread of its own, which holds up neither an exit nor those who share a pool."""
+    loop, variables = asyncio.get_running_loop(), copy_context()
+    answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def tell(reply: tuple[Any, BaseException | None]) -> None:
+        if not answer.done():
+            answer.set_result(reply)
+
+    def work() -> None:
+        try:
+            reply: tuple[Any, BaseException | None] = variables.run(call), None
+        except BaseException as error:
+            reply = None, error
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, reply)
+
+    threading.Thread(target=work, name="holdfast-step", daemon=True).start()
+    value, error = await answer
+    if error is not None:
+        raise error
+    return value
 
 
 def _result(function: Callable[..., Any], data: bytes) -> Any:

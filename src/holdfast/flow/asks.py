@@ -90,5 +90,5 @@ class Timer(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         if not self.cancelled():
-            super().cancel()
+            asyncio.Handle.cancel(self)  # the loop never had it: there is nothing to tell it
             self.ask.cancel()

@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.answers import Ending, Journal
 from holdfast.context import Context, running
-from holdfast.errors import LeaseLost, Parked
+from holdfast.errors import HoldfastError, LeaseLost, Parked
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join, Kind, PutDown, Timer
@@ -41,6 +41,7 @@ __all__ = ["Flow", "Host", "disagreement"]
 logger = logging.getLogger("holdfast.flow")
 Step = Callable[[], Awaitable[bytes | Failure]]
 _DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
+_TIMEOUT = "timeout in"
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
 
 
@@ -83,6 +84,7 @@ class Flow:
         self.open: dict[Key, Ask] = {}
         self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
         self._raised: list[tuple[BaseException, Ask]] = []
+        self._due: list[list[Ask]] = []  # asks whose time was over, as they came
         self._patches: set[str] = set()
         self._given_up: list[UUID] = []
         self._gone: set[Key] = set()  # of asks that were given up
@@ -112,7 +114,8 @@ class Flow:
         return ask
 
     def begin(self, ask: Ask) -> Ask:
-        if (begun := self._history.begun.get(ask.key)) and not begun.abandoned:
+        begun = self._history.begun.get(ask.key)
+        if begun and not begun.abandoned and (ask.kind == "child" or not begun.again):
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
             ask.is_own = begun.task == begun.asked.task
             ask.unsure = ask.is_own and ask.draft is not None and ask.draft.key is not None
@@ -135,7 +138,7 @@ class Flow:
         if found := self._history.value(key):
             return bytes(found.result)
         made = make()
-        self._recording.add(Recorded(key, result=msgspec.Raw(made), what="value"))
+        self._recording.add(Recorded(key, result=msgspec.Raw(made), what="value"), decides=True)
         return made
 
     def patched(self, name: str) -> bool:
@@ -145,7 +148,7 @@ class Flow:
         if not self._history.has_passed(self._asked):
             return False
         self._patches.add(name)
-        self._recording.add(Recorded(key, result=msgspec.Raw(b"true"), what="value"))
+        self._recording.add(Recorded(key, result=msgspec.Raw(b"true"), what="value"), decides=True)
         return True
 
     def timer(
@@ -159,7 +162,7 @@ class Flow:
         """The timer of `asyncio.timeout` or `wait_for`: recorded like all that decides a race."""
         due = self.loop.time() + seconds
         handle = Timer(due, call, args, self.loop, variables)
-        ask = handle.ask = self.ask("timer", f"timeout in {where}")
+        ask = handle.ask = self.ask("timer", f"{_TIMEOUT} {where}")
         ask.seconds, ask.due = max(0.0, seconds), due
         ask.act = lambda: None if handle.cancelled() else variables.run(call, *args)
         self.begin(ask)
@@ -168,10 +171,10 @@ class Flow:
     async def run_here(self, name: str, digest: str, run: Step) -> tuple[Ask, One]:
         """A step of a function that does nothing else meanwhile."""
         ask = self.ask("step", name, digest)
-        if self._recording.holds_values:
+        if self._recording.decides:
             await self._ours(self._recording.flush())
         recorded = await _ran(ask.key, run)
-        position = ask.position = self._recording.add(recorded)
+        position = ask.position = self._recording.add(recorded, decides=True)
         # A failure is written with what comes next: if nothing does, the step runs again.
         if recorded.failure is None:
             await self._ours(self._recording.flush())
@@ -190,7 +193,12 @@ class Flow:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait({task})
+            if not task.cancelled() and (error := task.exception()):
+                self._host.stop_for(error)
             raise
+        except HoldfastError as error:  # no matter of the function's: it must not go on
+            self._host.stop_for(error)
+            raise PutDown from None
 
     async def start_anew(self, payload: bytes) -> None:
         """The journal is emptied: from here on this run counts no more."""
@@ -215,7 +223,7 @@ class Flow:
         elif begun and begun.abandoned and begun.task == begun.asked.task and begun.task:
             self._given_up.append(begun.task)  # it may not have been cancelled: we crashed
         if ask.position is not None and not self.closed:
-            self._recording.add(Abandoned([ask.position]))
+            self._recording.add(Abandoned([ask.position]), decides=True)
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""
@@ -276,16 +284,30 @@ class Flow:
     async def escape(self, error: BaseException, *, for_good: bool) -> None:
         """The function raised this. Failures of steps that it lets through run again in the next
         attempt, those of children only in the next life: they had their own tries."""
-        chain = _chain(error)
-        drop = {
+        chain = set(map(id, _chain_of(error)))
+        drop: set[int] = {
             ask.position
             for raised, ask in self._raised
             if id(raised) in chain and ask.position is not None and (for_good or ask.kind == "step")
         }
-        if for_good:  # they are cancelled now, but that is no answer to the function
-            drop |= {a.position for a in self.open.values() if a.kind == "child" and a.position}
-        if not all(map(self._recording.holds, drop)):
-            self._recording.add(Dropped(sorted(drop)))
+        if self._due and any(isinstance(one, TimeoutError) for one in _chain_of(error)):
+            drop |= {ask.position for ask in self._due[-1] if ask.position is not None}
+        if for_good:
+            drop |= self._open_children()
+        await self._drop(drop)
+
+    async def drop_children(self) -> None:
+        """The function was stopped for good, and its children with it; but that they are cancelled
+        now is no answer to it, should it get a new life."""
+        await self._drop(self._open_children())
+
+    def _open_children(self) -> set[int]:
+        asks = self.open.values()
+        return {a.position for a in asks if a.kind == "child" and a.position is not None}
+
+    async def _drop(self, positions: set[int]) -> None:
+        if not all(map(self._recording.holds, positions)):
+            self._recording.add(Dropped(sorted(positions)))
             await self._recording.flush()
 
     async def give_up_all(self) -> None:
@@ -431,7 +453,7 @@ class Flow:
         self._stir.clear()
         if self._arrivals.can_rest():
             self._host.rest()
-        return await self._arrivals.wait(self._stir)
+        return await self._arrivals.wait(self._stir, only_us=self._waits_for_us())
 
     async def _begin(self, new: Sequence[Ask]) -> None:
         """Record what is asked for, with the children; and run steps."""
@@ -441,7 +463,7 @@ class Flow:
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
             await self._record(others)
-        elif self._recording.holds_values:
+        elif self._recording.decides:
             await self._recording.flush()
         for ask in steps:
             assert ask.run
@@ -484,26 +506,35 @@ class Flow:
         ones: list[tuple[Ask, One]] = []
         for ask, what in come:
             if isinstance(what, Recorded):
-                ask.position = self._recording.add(what)
+                ask.position = self._recording.add(what, decides=True)
                 ones.append((ask, _one_of(what, ask.position)))
             else:
                 ones.append((ask, what))
-        if unrecorded := [ask for ask, _ in come if ask.position is None]:
-            await self._record(unrecorded)  # timers that nobody asked to be put down for
+        for ask, _ in come:
+            if ask.position is None:  # a timer that nobody asked to be put down for
+                entry = Asked(ask.key, "timer", None, ask.seconds)
+                ask.position = self._recording.add(entry)
         kept = [
             msgspec.structs.replace(one, ask=ask.position)
             for ask, one in ones
             if ask.kind != "step"
         ]
         if kept:
-            self._recording.add(Came(kept))
+            plain = all(a.kind == "child" and one.how == "done" for a, one in ones)
+            self._recording.add(Came(kept), decides=not plain)
         for signal in self._arrivals.consumed():
             self._recording.consume(signal)
-        if not alone:
+        # A function that never asked for anything but time needs no journal.
+        if not alone and not self._is_plain():
             await self._recording.flush(seen=self._arrivals.seen)
         # One entry after the other, as they are read again: what steps came to has one each.
         self._told += [[one] for one in ones] if come[0][0].kind == "step" else [ones]
         self._hand_over()
+
+    def _is_plain(self) -> bool:
+        return self._history.next_position == 0 and all(
+            key.name.startswith(_TIMEOUT) for key in self._asked
+        )
 
     def _hand_over(self) -> None:
         for ask, one in self._told.popleft():
@@ -515,6 +546,8 @@ class Flow:
             return
         if ask.position is None:
             ask.position = one.ask
+        if one.how == "due":
+            self._due.append([ask])
         ask.set_result(one)
         if ask.act:
             ask.act()
@@ -547,19 +580,19 @@ def _outside() -> Variables:
     return variables
 
 
-def _chain(error: BaseException) -> set[int]:
-    """The error, its causes and its parts, by identity."""
-    found: set[int] = set()
+def _chain_of(error: BaseException) -> list[BaseException]:
+    """The error, its causes and its parts."""
+    found: dict[int, BaseException] = {}
     todo: list[BaseException | None] = [error]
-    while todo:
+    while todo and len(found) < 1000:
         each = todo.pop()
-        if each is None or id(each) in found or len(found) > 1000:
+        if each is None or id(each) in found:
             continue
-        found.add(id(each))
+        found[id(each)] = each
         todo += [each.__cause__, each.__context__]
         if isinstance(each, BaseExceptionGroup):
             todo += each.exceptions
-    return found
+    return list(found.values())
 
 
 def disagreement(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:

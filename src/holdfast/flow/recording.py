@@ -7,7 +7,7 @@ from uuid import UUID
 
 from holdfast.answers import Step
 from holdfast.errors import StoreUnreachable
-from holdfast.flow.entries import Came, Entry, Recorded, write
+from holdfast.flow.entries import Entry, write
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
@@ -26,14 +26,14 @@ class Recording:
         self._pending: list[Step] = []
         self._consumed: list[UUID] = []
         self._busy = asyncio.Lock()
-        self.holds_values = False  # that must be written before they can get outside
+        self.decides = False  # it holds what another run might answer otherwise
 
-    def add(self, entry: Entry) -> int:
-        """Answers its place."""
+    def add(self, entry: Entry, *, decides: bool = False) -> int:
+        """Answers its place. `decides`: before anything is done on the ground of it, it must be
+        written, since another run might come to something else."""
         position, self._position = self._position, self._position + 1
         self._pending.append(write(position, entry))
-        if isinstance(entry, Recorded) and entry.what == "value":
-            self.holds_values = True
+        self.decides = self.decides or decides
         return position
 
     def holds(self, position: int) -> bool:
@@ -48,24 +48,23 @@ class Recording:
     ) -> list[UUID]:
         """Write all that was added. Answers the children's ids. Raises `LeaseLost`."""
         async with self._busy:
-            steps, self._pending = self._pending, []
-            consumed, self._consumed = self._consumed, []
-            self.holds_values = False
+            steps, consumed = self._pending.copy(), self._consumed.copy()
             if not steps:
                 return []
-            return await surely(
+            ids = await surely(
                 lambda: self._store.record(
                     self._lease, steps, consumed=consumed, seen=seen, children=children
                 )
             )
+            del self._pending[: len(steps)], self._consumed[: len(consumed)]
+            self.decides = bool(self._pending)
+            return ids
 
     async def restart(self, payload: bytes) -> None:
         """Forget all of it: the function begins anew, with other arguments."""
+        if self._consumed:  # signals that this run took in are not for the next
+            await self.flush()
         async with self._busy:
-            self._pending, consumed = [], self._consumed
-            if consumed:  # signals that this run took in are not for the next
-                note = write(self._position, Came([]))
-                await surely(lambda: self._store.record(self._lease, [note], consumed=consumed))
             await surely(lambda: self._store.restart(self._lease, payload))
 
     async def ask_again(

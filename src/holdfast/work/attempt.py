@@ -11,7 +11,7 @@ from uuid import UUID
 
 from holdfast.answers import Ending, Journal
 from holdfast.context import Asking, Context
-from holdfast.errors import LeaseLost, Parked, StoreError
+from holdfast.errors import LeaseLost, Parked, StoreError, TaskCancelled
 from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import outcome_of
@@ -82,6 +82,8 @@ class Flowing(Asking, Protocol):
     def is_of_a_child(self, error: BaseException) -> bool: ...
 
     async def escape(self, error: BaseException, *, for_good: bool) -> None: ...
+
+    async def drop_children(self) -> None: ...
 
     async def give_up_all(self) -> None: ...
 
@@ -252,6 +254,13 @@ class Attempt:
                 return await self._after_flow(error)
             return self._after(error)
 
+    async def _is_cancelled(self) -> bool:
+        """A cancel goes down to the children, and their ends may be heard of first."""
+        if not self.context.cancel_requested:
+            found = await self._site.store.get(self.claimed.lease.task)
+            self.context.cancel_requested = found.cancel_requested
+        return self.context.cancel_requested
+
     async def _read(self) -> bool:
         """The journal; False where the store is in trouble, which is nobody's fault."""
         try:
@@ -262,15 +271,21 @@ class Attempt:
         return True
 
     async def _after_flow(self, error: BaseException) -> Settlement | None:
-        flow = self._flow()
+        flow, settlement = self._flow(), None
         try:
             settlement = self._after(error)
+            if isinstance(error, TaskCancelled) and await self._is_cancelled():
+                settlement = self.settle(Cancelled())
             if settlement and self.why is None:
                 await flow.escape(error, for_good=settlement.verdict is Verdict.FAILED)
             elif settlement and self.why is Why.CANCEL:
                 await flow.give_up_all()
+            elif settlement and settlement.verdict is Verdict.FAILED:
+                await flow.drop_children()
         except LeaseLost:
             settlement = None
+        except Exception:
+            logger.exception("task %s: its journal could not be finished", self.context.task_id)
         orphans = await flow.close()
         if settlement and (settlement.verdict.final or isinstance(self._waiting, Snoozed)):
             self.orphans = orphans

@@ -70,13 +70,13 @@ class Slots:
         self.count = count
         self.store, self.holding = store, holding
         self.worker_id, self.default_tries = worker_id, default_tries
-        self.begin_flow = begin_flow
+        self._begin_flow = begin_flow
         self._functions, self._executors = functions, executors
         self._settling, self._hungry = settling, hungry
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
-        self._waiting: dict[UUID, Attempt] = {}  # the newest of them, by task
+        self._flows: dict[UUID, Attempt] = {}  # attempts that asked for something, by task
         self._returning: deque[asyncio.Future[None]] = deque()
         self._alone: Claimed | None = None
         self._sole: Attempt | None = None  # runs, and nothing may start beside it
@@ -317,8 +317,8 @@ class Slots:
         self._running.discard(attempt)
         if self._sole is attempt:
             self._sole = None
-        if attempt.resting:
-            self._wakes(attempt)
+        if attempt.began:
+            self._leave(attempt)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement, now)
@@ -350,12 +350,20 @@ class Slots:
 
     # ── functions that wait ──────────────────────────────────────────────────────────────────
 
+    def begin_flow(self, attempt: Attempt, journal: Journal | None) -> Flowing:
+        self._flows[attempt.claimed.lease.task] = attempt
+        return self._begin_flow(attempt, journal)
+
+    def _leave(self, attempt: Attempt) -> None:
+        self._wakes(attempt)
+        if self._flows.get(attempt.claimed.lease.task) is attempt:
+            del self._flows[attempt.claimed.lease.task]
+
     def rest(self, attempt: Attempt) -> None:
         """It only waits: others may have its slot."""
         if not attempt.resting and attempt in self._running:
             attempt.resting = True
             self._resting.add(attempt)
-            self._waiting[attempt.claimed.lease.task] = attempt
             if self._closed and attempt.began:
                 attempt.began.hurry()
             self.fill()
@@ -372,12 +380,10 @@ class Slots:
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False
         self._resting.discard(attempt)
-        if self._waiting.get(attempt.claimed.lease.task) is attempt:
-            del self._waiting[attempt.claimed.lease.task]
 
     def hint(self, task: UUID) -> bool:
         """Something may have come for it; whether it is here."""
-        attempt = self._waiting.get(task)
+        attempt = self._flows.get(task)
         if attempt is None or attempt.began is None:
             return False
         attempt.began.hint()
@@ -385,7 +391,7 @@ class Slots:
 
     def tell_parent(self, ended: Ended) -> bool:
         """A child has ended, and its parent waits here."""
-        attempt = self._waiting.get(ended.task.parent) if ended.task.parent else None
+        attempt = self._flows.get(ended.task.parent) if ended.task.parent else None
         if attempt is None or attempt.began is None:
             return False
         if ended.settlement.verdict is Verdict.DONE:
