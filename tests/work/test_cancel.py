@@ -13,6 +13,9 @@ from tests.work.bench import Bench, until
 
 SELDOM: dict[str, Any] = {"lease_duration": 600.0, "heartbeat_interval": 200.0}
 
+# "cancelled": where a heartbeat was quicker than the second look of the cancel itself.
+ASKED = ("requested", "cancelled")
+
 
 async def test_a_cancelled_task_never_starts(bench: Bench) -> None:
     ran: list[int] = []
@@ -43,7 +46,7 @@ async def test_a_running_coroutine_is_stopped_by_a_hint(bench: Bench) -> None:
     async with bench.worker(**SELDOM):
         task = await bench.app.dispatch(work)
         await inside.wait()
-        assert await task.cancel() == "requested"
+        assert await task.cancel() in ASKED
         with pytest.raises(TaskCancelled):
             await task.result(timeout=60)
     assert await bench.ends(task) == ["cancelled"]
@@ -63,8 +66,7 @@ async def test_without_hints_a_cancel_is_seen_within_one_heartbeat(
         task = await bench.app.dispatch(work)
         await inside.wait()
         monkeypatch.setattr(bench.app.home.notifier(), "tell", lambda hints: None)
-        # "cancelled" where the heartbeat was quicker than the second look of the cancel itself.
-        assert await task.cancel() in ("requested", "cancelled")
+        assert await task.cancel() in ASKED
         with pytest.raises(TaskCancelled):
             await task.result(timeout=60)
 
@@ -109,7 +111,7 @@ async def test_a_sync_function_sees_it_where_it_looks(bench: Bench) -> None:
     async with bench.worker(**SELDOM):
         task = await bench.app.dispatch(work)
         await until(inside.is_set)
-        assert await task.cancel() == "requested"
+        assert await task.cancel() in ASKED
         with pytest.raises(TaskCancelled):
             await task.result(timeout=60)
 
