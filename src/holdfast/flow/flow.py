@@ -1,109 +1,30 @@
-"""One run of a durable function: what it asks for, recorded and handed over in recorded order.
-
-Results reach the function only once they are recorded (or cannot come in any other order), and
-between two of them it runs until it can go no further: so whatever raced once races the same way
-again. New asks are written, all in one statement, when the journal has nothing more to tell and
-the function can go no further.
-"""
+"""One run of a durable function: what it asks for, and how it ends."""
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import Context as Variables
-from contextvars import copy_context
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import Ending, Journal
-from holdfast.context import Context, running
-from holdfast.errors import HoldfastError, LeaseLost, Parked
+from holdfast.errors import HoldfastError
 from holdfast.executors.watched import Watched
-from holdfast.flow.arrivals import Arrivals
-from holdfast.flow.asks import Ask, Join, Kind, PutDown, Timer
+from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
-from holdfast.flow.branches import Branch, here
-from holdfast.flow.entries import Abandoned, Again, Asked, Came, Dropped, Holder, Key, One, Recorded
-from holdfast.flow.history import History
-from holdfast.flow.recording import Recording, surely
-from holdfast.function import Function
-from holdfast.store import Store
-from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
-from holdfast.tasks.task import Failure
+from holdfast.flow.entries import Abandoned, Dropped, Key, One, Recorded
+from holdfast.flow.pump import TIMEOUT, Host, Pump, Step, disagreement, one_of, outside, ran
+from holdfast.tasks.lifecycle import Snoozed
 
 __all__ = ["Flow", "Host", "disagreement"]
 
-logger = logging.getLogger("holdfast.flow")
-Step = Callable[[], Awaitable[bytes | Failure]]
-_DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
-_TIMEOUT = "timeout in"
-_TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
 
-
-class Host(Protocol):
-    """The attempt that a flow runs in."""
-
-    @property
-    def context(self) -> Context: ...
-
-    @property
-    def function(self) -> Function[..., Any, Any]: ...
-
-    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
-        """End the attempt: the function waits, begins anew, or could not go on."""
-        ...
-
-    def rest(self) -> None:
-        """It only waits, and needs no slot."""
-        ...
-
-    def resume(self) -> Awaitable[None]:
-        """It goes on, once it has a slot again."""
-        ...
-
-
-class Flow:
-    """The journal and the open asks of one attempt."""
-
-    def __init__(self, store: Store, host: Host, journal: Journal | None) -> None:
-        """`journal`: None where there is none yet."""
-        self.loop = asyncio.get_running_loop()
-        self._store, self._host = store, host
-        self._lease = host.context.claimed.lease
-        self._history = History(journal.steps, journal.ages) if journal else History()
-        self._recording = Recording(store, self._lease, self._history.next_position)
-        self._main = Branch()
-        self._branches: set[Branch] = set()
-        self._moves = 0  # of branches that have ended
-        self._asked: set[Key] = set()
-        self.open: dict[Key, Ask] = {}
-        self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
-        self._raised: list[tuple[BaseException, Ask]] = []
-        self._due: list[list[Ask]] = []  # asks whose time was over, as they came
-        self._patches: set[str] = set()
-        self._given_up: list[UUID] = []
-        self._gone: set[Key] = set()  # of asks that were given up
-        self._told: deque[list[tuple[Ask, One]]] = deque()  # recorded, and not handed over yet
-        self._doubts: tuple[int, float] | None = None
-        self._stir = asyncio.Event()
-        self._pump: asyncio.Task[None] | None = None
-        self._led: asyncio.Task[Any] | None = None
-        self.closed = False
+class Flow(Pump):
+    """The asks of one attempt."""
 
     # ── asked by the function ────────────────────────────────────────────────────────────────
-
-    @property
-    def context(self) -> Context:
-        return self._host.context
-
-    @property
-    def branch(self) -> Branch:
-        return here.get() or self._main
 
     def ask(self, kind: Kind, name: str, digest: str = "") -> Ask:
         """To be awaited, once it is filled in and `begin` was called with it."""
@@ -162,7 +83,7 @@ class Flow:
         """The timer of `asyncio.timeout` or `wait_for`: recorded like all that decides a race."""
         due = self.loop.time() + seconds
         handle = Timer(due, call, args, self.loop, variables)
-        ask = handle.ask = self.ask("timer", f"{_TIMEOUT} {where}")
+        ask = handle.ask = self.ask("timer", f"{TIMEOUT} {where}")
         ask.seconds, ask.due = max(0.0, seconds), due
         ask.act = lambda: None if handle.cancelled() else variables.run(call, *args)
         self.begin(ask)
@@ -173,12 +94,12 @@ class Flow:
         ask = self.ask("step", name, digest)
         if self._recording.decides:
             await self._ours(self._recording.flush())
-        recorded = await _ran(ask.key, run)
+        recorded = await ran(ask.key, run)
         position = ask.position = self._recording.add(recorded, decides=True)
         # A failure is written with what comes next: if nothing does, the step runs again.
         if recorded.failure is None:
             await self._ours(self._recording.flush())
-        return ask, _one_of(recorded, position)
+        return ask, one_of(recorded, position)
 
     def can_run_here(self) -> bool:
         history = self._history
@@ -188,7 +109,7 @@ class Flow:
 
     async def _ours(self, work: Any) -> Any:
         """Not the function's own: it is done also where the function is cancelled meanwhile."""
-        task = self.loop.create_task(work, context=_outside())
+        task = self.loop.create_task(work, context=outside())
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -233,41 +154,9 @@ class Flow:
     def lead(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]") -> None:
         """Work of a function that is no coroutine itself: its main branch, for now."""
         watched = self._host.context.watched = Watched(work)
-        task = asyncio.Task(watched, loop=self.loop, context=_outside())
+        task = asyncio.Task(watched, loop=self.loop, context=outside())
         self._led = task
         task.add_done_callback(lambda done: hand_on(done, answer))
-
-    # ── told from outside ────────────────────────────────────────────────────────────────────
-
-    def hint(self) -> None:
-        """Something may have come."""
-        self._arrivals.look_now()
-        self.stir()
-
-    def ended(self, child: UUID, ending: Ending) -> None:
-        """A child has ended, in this very process."""
-        self._arrivals.told[child] = ending
-        self.stir()
-
-    def hurry(self) -> None:
-        """Leave memory as soon as there is nothing to do but wait."""
-        self._arrivals.patience = 0.0
-        self.stir()
-
-    def stir(self) -> None:
-        self._stir.set()
-        if self._pump is None and not self.closed:
-            self._pump = self.loop.create_task(self._run(), context=_outside())
-
-    def branch_out(self, name: str) -> Branch:
-        branch = self.branch.grow(name)
-        self._branches.add(branch)
-        return branch
-
-    def joined(self, branch: Branch) -> None:
-        self._branches.discard(branch)
-        self._moves += branch.watched.moves if branch.watched else 0
-        self.stir()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
@@ -336,249 +225,6 @@ class Flow:
             self._led.cancel()
         return self._given_up
 
-    # ── the pump ─────────────────────────────────────────────────────────────────────────────
-
-    async def _run(self) -> None:
-        try:
-            while not self.closed:
-                await self._quiet()
-                if not await self._go_on() and (waiting := await self._wait()):
-                    await self._put_down(waiting)
-                    return
-        except (asyncio.CancelledError, GeneratorExit):
-            raise
-        except Parked as parked:
-            self._host.stop_for(Waiting(wakes=NEVER, reason=f"parked: {parked}"))
-        except BaseException as fault:
-            if not isinstance(fault, LeaseLost):
-                logger.exception("task %s: its flow cannot go on", self._lease.task)
-            self._host.stop_for(fault)
-
-    async def _put_down(self, waiting: Waiting) -> None:
-        """Timers go on outside of memory: all are written down."""
-        if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
-            await self._record(timers)
-        await self._recording.flush()
-        self._host.stop_for(waiting)
-
-    async def _quiet(self) -> None:
-        """Until the function can go no further."""
-        turns, seen = 0, -1
-        while turns < _TURNS and not self._waits_for_us():
-            await asyncio.sleep(0)
-            moved = self._total_moves()
-            turns, seen = (turns + 1, seen) if moved == seen else (0, moved)
-
-    def _waits_for_us(self) -> bool:
-        """Whether every branch awaits one of our asks, as far as that is quick to say."""
-        watched = self._watched
-        if watched is None or len(self._branches) > 4:
-            return False
-        waits = [watched.waits, *(b.watched and b.watched.waits for b in self._branches)]
-        return all(isinstance(one, Ask | Join) and not one.done() for one in waits)
-
-    def _total_moves(self) -> int:
-        alive = sum(b.watched.moves for b in self._branches if b.watched)
-        return self._moves + alive + (self._watched.moves if self._watched else 0)
-
-    @property
-    def _watched(self) -> Watched | None:
-        watched: Watched | None = self._host.context.watched
-        return watched
-
-    async def _go_on(self) -> bool:
-        """One thing that can be done without waiting."""
-        if self._told:
-            self._hand_over()
-            return True
-        if arrivals := self._history.take(self.open, self._gone):
-            for arrival in arrivals:
-                self._answer(self.open.pop(arrival.key), arrival.one)
-            return True
-        if new := [ask for ask in self.open.values() if _is_new(ask)]:
-            if left := self._history.unasked(self._asked):
-                await self._doubt(left, [ask.key for ask in new])
-            else:
-                await self._begin(new)
-            return True
-        if unsure := [ask for ask in self.open.values() if ask.unsure]:
-            await self._make_sure(unsure)
-            return True
-        if self._given_up:
-            given_up = self._given_up[:1000]
-            await self._recording.flush()
-            await surely(lambda: self._store.cancel(given_up))
-            del self._given_up[: len(given_up)]
-            return True
-        if come := self._arrivals.take():
-            await self._host.resume()
-            await self._take_in(come)
-            return True
-        return False
-
-    async def _doubt(self, left: Sequence[Key], new: Sequence[Key]) -> None:
-        """Recorded, and not asked: it may come where the function awaits something of its own."""
-        moves, now = self._total_moves(), self.loop.time()
-        if self._waits_for_us():
-            raise disagreement(left, new)
-        if self._doubts is None or self._doubts[0] != moves:
-            self._doubts = moves, now
-        if now - self._doubts[1] > _DOUBT:
-            raise disagreement(left, new)
-        self._stir.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DOUBT / 100):
-                await self._stir.wait()
-
-    async def _make_sure(self, asks: Sequence[Ask]) -> None:
-        """Whether their tasks are ours: we may have crashed before we could note whose they are."""
-        begun = [self._history.begun[ask.key] for ask in asks]
-        drafts = [
-            msgspec.structs.replace(ask.draft, id=one.asked.task)
-            for ask, one in zip(asks, begun, strict=True)
-            if ask.draft and one.asked.task
-        ]
-        ids = await self._recording.ask_again([(one.position, one.asked) for one in begun], drafts)
-        for ask, id in zip(asks, ids, strict=True):
-            ask.unsure = False
-            self._belongs(ask, id)
-
-    def _belongs(self, ask: Ask, task: UUID) -> None:
-        if task != ask.task:
-            ask.task, ask.is_own = task, False
-            self._recording.add(Holder(ask.position or 0, task))
-
-    async def _wait(self) -> Waiting | None:
-        """Until something has come; or how to wait outside of memory, after waiting long enough."""
-        self._stir.clear()
-        if self._arrivals.can_rest():
-            self._host.rest()
-        return await self._arrivals.wait(self._stir, only_us=self._waits_for_us())
-
-    async def _begin(self, new: Sequence[Ask]) -> None:
-        """Record what is asked for, with the children; and run steps."""
-        self._arrivals.begin()
-        steps = [ask for ask in new if ask.kind == "step"]
-        others = [ask for ask in new if ask.kind != "step"]
-        if others:
-            others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
-            await self._record(others)
-        elif self._recording.decides:
-            await self._recording.flush()
-        for ask in steps:
-            assert ask.run
-            ask.running = self.loop.create_task(self._run_step(ask), context=_outside())
-
-    async def _record(self, asks: Sequence[Ask]) -> None:
-        if again := [ask for ask in asks if ask.again]:
-            self._recording.add(Again([ask.position for ask in again if ask.position is not None]))
-        for ask in asks:
-            if not ask.again:
-                task = ask.draft.id if ask.draft else None
-                ask.task = task
-                if ask.due is not None:
-                    ask.seconds = max(0.0, ask.due - self.loop.time())
-                ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
-                if ask.seconds is not None and ask.due is None:
-                    ask.due = self.loop.time() + ask.seconds
-        made = [ask for ask in asks if ask.draft and not ask.again]
-        ids = await self._recording.flush([ask.draft for ask in made if ask.draft])
-        for ask, id in zip(made, ids, strict=True):
-            self._belongs(ask, id)
-        if again:
-            lives = [ask.task for ask in again if ask.task]
-            await surely(lambda: self._store.retry(lives))
-            for ask in again:
-                ask.again = False
-
-    async def _run_step(self, ask: Ask) -> None:
-        assert ask.run
-        recorded = await _ran(ask.key, ask.run)
-        self._arrivals.ran.append((ask, recorded))
-        self.stir()
-
-    async def _take_in(self, come: Sequence[tuple[Ask, One | Recorded]]) -> None:
-        """What came, recorded and handed over. Nothing but this was waited for: then it needs no
-        commit of its own, since it can come in no other order; but a step must not run again."""
-        alone = len(come) == 1 and len(self.open) == 1 and not self._branches
-        if isinstance(come[0][1], Recorded) and come[0][1].failure is None:
-            alone = False
-        ones: list[tuple[Ask, One]] = []
-        for ask, what in come:
-            if isinstance(what, Recorded):
-                ask.position = self._recording.add(what, decides=True)
-                ones.append((ask, _one_of(what, ask.position)))
-            else:
-                ones.append((ask, what))
-        for ask, _ in come:
-            if ask.position is None:  # a timer that nobody asked to be put down for
-                entry = Asked(ask.key, "timer", None, ask.seconds)
-                ask.position = self._recording.add(entry)
-        kept = [
-            msgspec.structs.replace(one, ask=ask.position)
-            for ask, one in ones
-            if ask.kind != "step"
-        ]
-        if kept:
-            plain = all(a.kind == "child" and one.how == "done" for a, one in ones)
-            self._recording.add(Came(kept), decides=not plain)
-        for signal in self._arrivals.consumed():
-            self._recording.consume(signal)
-        # A function that never asked for anything but time needs no journal.
-        if not alone and not self._is_plain():
-            await self._recording.flush(seen=self._arrivals.seen)
-        # One entry after the other, as they are read again: what steps came to has one each.
-        self._told += [[one] for one in ones] if come[0][0].kind == "step" else [ones]
-        self._hand_over()
-
-    def _is_plain(self) -> bool:
-        return self._history.next_position == 0 and all(
-            key.name.startswith(_TIMEOUT) for key in self._asked
-        )
-
-    def _hand_over(self) -> None:
-        for ask, one in self._told.popleft():
-            if self.open.pop(ask.key, None):
-                self._answer(ask, one)
-
-    def _answer(self, ask: Ask, one: One) -> None:
-        if ask.done():
-            return
-        if ask.position is None:
-            ask.position = one.ask
-        if one.how == "due":
-            self._due.append([ask])
-        ask.set_result(one)
-        if ask.act:
-            ask.act()
-
-
-def _is_new(ask: Ask) -> bool:
-    """Whether it is to be begun: a timer alone begins nothing."""
-    if ask.kind == "step":
-        return ask.running is None
-    return (ask.position is None and ask.kind != "timer") or ask.again
-
-
-async def _ran(key: Key, run: Step) -> Recorded:
-    result = await run()
-    if isinstance(result, Failure):
-        return Recorded(key, failure=result)
-    return Recorded(key, result=msgspec.Raw(result))
-
-
-def _one_of(recorded: Recorded, position: int) -> One:
-    how: Any = "done" if recorded.failure is None else "failed"
-    return One(position, how, recorded.result, recorded.failure)
-
-
-def _outside() -> Variables:
-    """Where no attempt runs: what we do there is not the function's."""
-    variables = copy_context()
-    variables.run(running.set, None)
-    variables.run(here.set, None)
-    return variables
-
 
 def _chain_of(error: BaseException) -> list[BaseException]:
     """The error, its causes and its parts."""
@@ -593,11 +239,3 @@ def _chain_of(error: BaseException) -> list[BaseException]:
         if isinstance(each, BaseExceptionGroup):
             todo += each.exceptions
     return list(found.values())
-
-
-def disagreement(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:
-    lines = ["the code does not ask for what is recorded of this run"]
-    lines += [f"- recorded, not asked: {key}" for key in recorded[:10]]
-    lines += [f"+ asked, not recorded: {key}" for key in asked[:10]]
-    lines.append("mend the code (or use version= or patched), then retry the task; or cancel it")
-    return Parked("\n".join(lines))
