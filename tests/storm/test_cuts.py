@@ -52,6 +52,7 @@ class Scene:
     task: UUID
     lease: Lease | None = None
     draft: Draft | None = None
+    child: Draft | None = None
     grant: UUID | None = None
 
     @property
@@ -75,6 +76,12 @@ class Case:
 def _record(store: SqlStore, scene: Scene) -> Awaitable[Any]:
     steps = [Step(position=1, name="one", value=b"1"), Step(position=2, name="two", value=b"2")]
     return store.record(scene.held, steps)
+
+
+def _record_a_child(store: SqlStore, scene: Scene) -> Awaitable[Any]:
+    if scene.child is None:
+        scene.child = Draft(id=new_id(), type="child", parent=scene.held.task)
+    return store.record(scene.held, [Step(position=1, name="one")], children=[scene.child])
 
 
 async def _claim(store: SqlStore, scene: Scene) -> list[Any]:
@@ -134,8 +141,29 @@ CASES = {
         {"task": 1, "later": 1, "attempt": 1},
         "lease",
     ),
-    "record": Case(
-        "holdfast.record(", "held", _record, _nothing, {"task": 1, "lease": 1, "step": 2}, "step"
+    "record steps": Case(
+        "holdfast.record_steps(",
+        "held",
+        _record,
+        _nothing,
+        {"task": 1, "lease": 1, "step": 2},
+        "step",
+    ),
+    "record a child": Case(
+        "holdfast.record(",
+        "held",
+        _record_a_child,
+        lambda answer, s: answer == [s.child and s.child.id],
+        {"task": 2, "ready": 1, "lease": 1, "step": 1},
+        "step",
+    ),
+    "begin anew": Case(
+        "holdfast.restart(",
+        "held",
+        lambda store, s: store.restart(s.held, b"[2]"),
+        _nothing,
+        {"task": 1, "lease": 1},
+        "task",
     ),
     "progress": Case(
         "holdfast.progress(",
