@@ -41,7 +41,7 @@ def hold_in_a_thread(name: str) -> None:
 @app.durable
 async def block(name: str) -> None:
     """Blocks the event loop, as nobody should."""
-    hold_in_a_thread(name)
+    hold_in_a_thread.function(name)
 
 
 @app.durable

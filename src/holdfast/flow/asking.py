@@ -1,6 +1,7 @@
 """What durable functions ask for: children, steps, sleep, signals, joins."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -28,15 +29,18 @@ from holdfast.tasks.task import Failure, TaskStatus
 
 __all__ = ["Asking", "Child"]
 
+logger = logging.getLogger("holdfast.flow")
+
 
 class Child(Coroutine[Any, Any, Any]):
     """A call of a durable function inside another: a coroutine that asks for a child task."""
 
-    __slots__ = ("__name__", "__qualname__", "_coroutine", "call", "flow")
+    __slots__ = ("__name__", "__qualname__", "_coroutine", "_is_closed", "call", "flow")
 
     def __init__(self, flow: "Asking", call: Call[Any]) -> None:
         self.flow, self.call = flow, call
         self._coroutine: Coroutine[Any, Any, Any] | None = None
+        self._is_closed = False
         self.__name__ = self.__qualname__ = call.function.name
 
     def _begun(self) -> Coroutine[Any, Any, Any]:
@@ -54,8 +58,13 @@ class Child(Coroutine[Any, Any, Any]):
         return self._begun().throw(*error)
 
     def close(self) -> None:
+        self._is_closed = True
         if self._coroutine:
             self._coroutine.close()
+
+    def __del__(self) -> None:
+        if self._coroutine is None and not self._is_closed:
+            logger.warning("a call of %s was never awaited: nothing was done", self.__name__)
 
 
 class Asking(Flow):
