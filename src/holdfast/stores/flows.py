@@ -46,11 +46,8 @@ class Flows(Producing):
         _check(steps)
         if children and not steps:
             raise InvalidInput("children are recorded together with the steps that ask for them")
-        if steps and not (consumed or seen or children):
-            if self._share:
-                held, conflicts = await self._journaling().ask((lease, steps))
-            else:
-                ((held, conflicts),) = await self._record_steps([(lease, steps)])
+        if self._share and steps and not (consumed or seen or children):
+            held, conflicts = await self._journaling().ask((lease, steps))
             await self._judge(lease, held, conflicts)
             return []
         asked = columns(children, await self._lanes_of(children, None)) if children else _NOBODY
