@@ -213,17 +213,17 @@ class Context:
         return self.keeper.transaction()
 
     def now(self) -> datetime:
-        """The time, the same in every run of this code."""
+        """The time, recorded with the next step or ask, and the same in every run from then on."""
         wall: int = decode(self._recorded("now", lambda: encode(self.clock.wall())), int)
         return _EPOCH + timedelta(microseconds=wall)
 
     def random(self) -> float:
-        """A number from 0 to 1, the same in every run of this code."""
+        """A number from 0 to 1, recorded as `now` is."""
         found: float = decode(self._recorded("random", lambda: encode(chance())), float)
         return found
 
     def uuid(self) -> UUID:
-        """A random id, the same in every run of this code."""
+        """A random id, recorded as `now` is."""
         found: UUID = decode(self._recorded("uuid", lambda: encode(new_uuid())), UUID)
         return found
 

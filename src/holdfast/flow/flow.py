@@ -179,8 +179,9 @@ class Flow(Pump):
             for raised, ask in self._raised
             if id(raised) in chain and ask.position is not None and (for_good or ask.kind == "step")
         }
-        if self._due and any(isinstance(one, TimeoutError) for one in _chain_of(error)):
-            drop |= {ask.position for ask in self._due[-1] if ask.position is not None}
+        due = self._last_due
+        if due and due.position is not None and _has(error, TimeoutError):
+            drop.add(due.position)
         if for_good:
             drop |= self._open_children()
         await self._drop(drop)
@@ -224,6 +225,10 @@ class Flow(Pump):
         if self._led:
             self._led.cancel()
         return self._given_up
+
+
+def _has(error: BaseException, kind: type[BaseException]) -> bool:
+    return any(isinstance(one, kind) for one in _chain_of(error))
 
 
 def _chain_of(error: BaseException) -> list[BaseException]:

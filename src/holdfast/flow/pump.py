@@ -81,7 +81,7 @@ class Pump:
         self.open: dict[Key, Ask] = {}
         self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
         self._raised: list[tuple[BaseException, Ask]] = []
-        self._due: list[list[Ask]] = []  # asks whose time was over, as they came
+        self._last_due: Ask | None = None  # the last one whose time was over
         self._patches: set[str] = set()
         self._given_up: list[UUID] = []
         self._gone: set[Key] = set()  # of asks that were given up
@@ -343,7 +343,7 @@ class Pump:
         if ask.position is None:
             ask.position = one.ask
         if one.how == "due":
-            self._due.append([ask])
+            self._last_due = ask
         ask.set_result(one)
         if ask.act:
             ask.act()
