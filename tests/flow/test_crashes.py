@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Holdfast, RetryPolicy, current
 from holdfast.flow import arrivals
+from holdfast.work import solitude
 from tests.flow.doomed import Doomed
 from tests.storm.ledger import peek
 from tests.work.bench import Bench
@@ -72,6 +73,9 @@ def _register(app: Holdfast, ledger: Ledger) -> Any:
 async def test_a_crash_at_every_call(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        solitude, "_WHILE", 0.05
+    )  # `never` is lost in company, and its parent ends it
     ledger = Ledger()
     victim, rescuer = bench.app, bench.new_app()
     flow = _register(victim, ledger)

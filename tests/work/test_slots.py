@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Holdfast, TaskHandle
 from holdfast.tasks.task import TaskStatus
+from holdfast.work import solitude
 from tests.work.bench import Bench, Watcher, until
 
 LONG = timedelta(minutes=10)
@@ -42,7 +43,10 @@ class Company:
         self.met.setdefault(i, set()).update(self.inside)
 
 
-async def test_what_must_run_alone_runs_as_the_only_one(bench: Bench) -> None:
+async def test_what_must_run_alone_runs_as_the_only_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
     company = Company()
 
     @bench.app.durable
@@ -60,6 +64,29 @@ async def test_what_must_run_alone_runs_as_the_only_one(bench: Bench) -> None:
     assert [company.met[i] for i in range(3)] == [set(), set(), set()]
     assert any(company.met[i] for i in range(100, 140)), "the others ran side by side"
     assert await bench.ends(suspects[0]) == ["lost", "done"]
+
+
+async def test_one_that_hangs_while_it_is_alone_holds_up_nobody(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what may run beside others, nor the next one that should be alone."""
+    monkeypatch.setattr(solitude, "_WHILE", 0.2)
+    release = asyncio.Event()
+
+    @bench.app.durable
+    async def work(name: str) -> str:
+        if name == "hangs":
+            await release.wait()
+        return name
+
+    suspects = await bench.app.dispatch_many([work.call("hangs"), work.call("suspect")])
+    await lose_in_company(bench, suspects)
+    other = await bench.app.dispatch(work, "other")
+    async with bench.worker(max_concurrency=5):
+        assert await suspects[1].result(timeout=60) == "suspect"
+        assert await other.result(timeout=60) == "other"
+        release.set()
+        assert await suspects[0].result(timeout=60) == "hangs"
 
 
 async def test_one_that_must_run_alone_and_was_cancelled_holds_up_nobody(bench: Bench) -> None:

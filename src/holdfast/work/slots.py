@@ -20,6 +20,7 @@ from holdfast.tasks.task import Claimed, Lease, TaskStatus
 from holdfast.work.attempt import Attempt, Flowing, Why
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
+from holdfast.work.solitude import Solitude
 
 __all__ = ["Executors", "Functions", "Slots"]
 
@@ -78,8 +79,6 @@ class Slots:
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
         self._flows: dict[UUID, Attempt] = {}  # attempts that asked for something, by task
         self._returning: deque[asyncio.Future[None]] = deque()
-        self._alone: Claimed | None = None
-        self._sole: Attempt | None = None  # runs, and nothing may start beside it
         self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
         self._closed = False
@@ -88,6 +87,7 @@ class Slots:
         self._idle = asyncio.Event()
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
+        self._solitude = Solitude(self._loop, self.freed)
 
     def __contains__(self, task: UUID) -> bool:
         return task in self.running
@@ -114,7 +114,7 @@ class Slots:
 
     def appetite(self) -> tuple[int, int]:
         """How many to claim: to start now, and ahead of that, by how fast they went lately."""
-        if self._closed or self._alone or self._sole:
+        if self._closed or self._solitude:
             return 0, 0
         have = self.occupied + len(self._ahead)
         ahead = 0
@@ -136,16 +136,16 @@ class Slots:
                 self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
             alone = self._must_be_alone(task)
-            if self._closed or (alone and self._alone):
+            if self._closed or (alone and self._solitude.waiting):
                 self._put_down(task)
             elif alone:
-                self._alone = task
+                self._solitude.wait(task)
             else:
                 self._ahead.append((since, task))
         self.fill()
 
     def freed(self) -> None:
-        """A stranded thread has ended."""
+        """There is room again."""
         self.fill()
         self._hungry()
 
@@ -163,9 +163,8 @@ class Slots:
         self._closed = True
         while self._ahead:
             self._put_down(self._ahead.popleft()[1])
-        if self._alone:
-            self._put_down(self._alone)
-            self._alone = None
+        if alone := self._solitude.take():
+            self._put_down(alone)
 
     async def drain(self, patience: float) -> None:
         """Wait for what runs, then hand that back too."""
@@ -206,27 +205,9 @@ class Slots:
     def _can_start(self) -> bool:
         if self._closed or self.occupied >= self.count:
             return False
-        if self._sole is not None:
+        if self._solitude.sole is not None:
             return False
-        if self._ahead:
-            return True
-        # Whatever is lost together with one that must be alone would pay for it: so nothing else
-        # may be held, not even what has ended and is not written yet.
-        # But not its own children: they may never end without it.
-        if self._alone is None or len(self.holding) > 1 + len(self._running):
-            return False
-        return not self._running or self._is_family(self._alone.lease.task)
-
-    def _is_family(self, parent: UUID) -> bool:
-        """Whether all that runs is below this task."""
-        above = {a.claimed.lease.task: a.claimed.parent for a in self._running}
-        for task in list(above):
-            seen = 0
-            while task in above and seen < 100:
-                task, seen = above[task] or task, seen + 1
-            if task != parent:
-                return False
-        return True
+        return bool(self._ahead) or self._solitude.may_start(self._running, len(self.holding))
 
     def _next(self) -> Claimed | None:
         """Who starts now."""
@@ -234,8 +215,7 @@ class Slots:
             return None
         if self._ahead:
             return self._ahead.popleft()[1]
-        alone, self._alone = self._alone, None
-        return alone
+        return self._solitude.take()
 
     def _must_be_alone(self, task: Claimed) -> bool:
         """It was lost in company before, and may have been the cause: unless it runs in a process
@@ -289,7 +269,7 @@ class Slots:
             return None
         self._running.add(attempt)
         if self._must_be_alone(claimed):
-            self._sole = attempt
+            self._solitude.begin(attempt)
         if timeout := function.traits.timeout:
             attempt.timer = self._loop.call_later(
                 timeout.total_seconds(), self._stop, attempt, Why.TIMEOUT
@@ -315,8 +295,7 @@ class Slots:
         if attempt.timer:
             attempt.timer.cancel()
         self._running.discard(attempt)
-        if self._sole is attempt:
-            self._sole = None
+        self._solitude.left(attempt)
         if attempt.began:
             self._leave(attempt)
         if not attempt.ended:
@@ -407,8 +386,8 @@ class Slots:
         """Stop their work, and write nothing of it."""
         gone = frozenset(leases)
         self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
-        if self._alone and self._alone.lease in gone:
-            self._alone = None
+        if self._solitude.waiting and self._solitude.waiting.lease in gone:
+            self._solitude.take()
         for attempt in self._running.copy():
             if attempt.claimed.lease in gone and not attempt.ended:
                 task = attempt.claimed.lease.task
