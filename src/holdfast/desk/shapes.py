@@ -1,0 +1,347 @@
+"""What the desk takes and answers. Their JSON is that of the HTTP API and of `-o json`; names are
+those of the public SQL views."""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+__all__ = [
+    "Accepted",
+    "AttemptView",
+    "Changed",
+    "DeadLetterGroupView",
+    "ErrorView",
+    "EventPage",
+    "EventView",
+    "FlowEntry",
+    "FlowView",
+    "LeaseShape",
+    "NewTask",
+    "QueueView",
+    "RecoveryRun",
+    "RecoveryView",
+    "ResultView",
+    "Stats",
+    "TaskPage",
+    "TaskQuery",
+    "TaskType",
+    "TaskView",
+    "WhyView",
+    "WorkerView",
+]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """Complete when born."""
+
+
+class NewTask(Shape, forbid_unknown_fields=True):
+    """A task to be made. `input` is another word for `kwargs`; durations are seconds or "5m"."""
+
+    type: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    input: dict[str, Any] | None = None
+    version: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | str | None = None
+    run_at: datetime | None = None
+    tags: list[str] | None = None
+    requires: list[str] | None = None
+    idempotency_key: str | None = None
+    tenant_id: str | None = None
+    max_tries: int | None = None
+    expires: float | str | None = None
+    allow_unknown: bool = False
+
+
+class TaskView(Shape):
+    """A row of the `tasks` view."""
+
+    id: UUID
+    type: str
+    status: str
+    queue: str
+    priority: int
+    tenant_id: str
+    version: str
+    tags: list[str]
+    requires: list[str]
+    try_count: int
+    max_tries: int | None
+    idempotency_key: str | None
+    parent_id: UUID | None
+    cancel_requested: bool
+    reason: str | None
+    locked_by: str | None
+    lease_timeout: datetime | None
+    created_at: datetime
+    run_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: float | None
+    progress_message: str | None
+    last_error: str | None
+
+
+class Accepted(Shape):
+    """`created`: false where its idempotency key, or its id, was known already."""
+
+    task: TaskView
+    created: bool
+
+
+class TaskQuery(Shape):
+    """Which tasks to list."""
+
+    status: str | None = None
+    queue: str | None = None
+    type: str | None = None
+    tag: str | None = None
+    tenant_id: str | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+class TaskPage(Shape):
+    data: list[TaskView]
+    next_cursor: str | None
+    has_more: bool
+
+
+class ErrorView(Shape):
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class AttemptView(Shape):
+    """One try. `ended`: done failed cancelled retry snoozed handed_back waiting lost; null while it
+    runs."""
+
+    fence: int
+    worker_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    ended: str | None
+    by: str | None
+    error: ErrorView | None
+
+
+class ResultView(Shape):
+    """How a task ended; `status` is not final while it has not."""
+
+    id: UUID
+    status: str
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: ErrorView | None = None
+
+
+class WhyView(Shape):
+    """One thing that holds a task or a queue back, and the way out."""
+
+    why: str
+    advice: str = ""
+
+
+class Changed(Shape):
+    """What became of an action: the tasks that it moved, and those that it could not."""
+
+    changed: list[UUID]
+    unchanged: list[UUID] = []
+    status: str | None = None  # of a single task: cancelled, requested, ended
+
+
+class QueueView(Shape):
+    """`claimable`: due now; `load`: claimable and running. Counts stop at 10,000: then `capped`."""
+
+    queue: str
+    paused: bool
+    pending: int
+    claimable: int
+    running: int
+    load: int
+    scheduled: int
+    waiting: int
+    blocked: int
+    failed: int
+    expired_leases: int
+    oldest_pending_age_seconds: float
+    capped: bool
+
+
+class WorkerView(Shape):
+    """One start of a worker. `status`: starting ready blocked deaf draining stale stopped."""
+
+    id: str
+    worker_id: str
+    hostname: str
+    pid: int
+    status: str
+    version: str
+    queues: list[str]
+    tags: list[str]
+    capabilities: list[str]
+    types: list[str]
+    priority: int
+    max_concurrent: int
+    active: int
+    utilization: float
+    tasks_acquired: int
+    tasks_recovered: int
+    poll_interval_seconds: float
+    loop_lag_seconds: float
+    started_at: datetime | None
+    last_heartbeat: datetime | None
+
+
+class LeaseShape(Shape):
+    """Who holds what until when."""
+
+    task_id: UUID
+    type: str
+    queue: str
+    worker_id: str | None
+    fence: int
+    try_count: int
+    started_at: datetime
+    lease_timeout: datetime
+    seconds_left: float
+
+
+class RecoveryRun(Shape):
+    """What a recovery took back, or with `dry_run` would."""
+
+    recovered: int
+    dead_lettered: int
+    task_ids: list[UUID]
+    took_ms: float
+    dry_run: bool = False
+
+
+class RecoveryView(Shape):
+    """One attempt that was lost and taken back."""
+
+    seq: int
+    task_id: UUID
+    worker_id: str | None
+    fence: int | None
+    at: datetime
+
+
+class DeadLetterGroupView(Shape):
+    """Dead letters that look alike."""
+
+    type: str
+    error_type: str | None
+    error: str | None
+    count: int
+    newest: datetime
+
+
+class FlowEntry(Shape):
+    position: int
+    kind: str
+    name: str
+    value: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class FlowView(Shape):
+    """A durable function: what is recorded of it, and its children."""
+
+    task: TaskView
+    journal: list[FlowEntry]
+    children: list[TaskView]
+
+
+class EventView(Shape):
+    """`type`: task.done task.failed task.cancelled task.retry task.snoozed task.handed_back
+    task.waiting task.lost write.refused."""
+
+    seq: int
+    type: str
+    task_id: UUID
+    fence: int | None
+    worker_id: str | None
+    by: str | None
+    at: datetime
+    error: str | None
+    verb: str | None
+
+
+class EventPage(Shape):
+    """`last`: go on after this one."""
+
+    data: list[EventView]
+    last: int
+
+
+class TaskType(Shape):
+    """A function that tasks can be made of, and the JSON Schema of its arguments."""
+
+    type: str
+    version: str
+    queue: str
+    tags: list[str]
+    input_schema: dict[str, Any]
+    doc: str | None = None
+
+
+class WorkerCounts(Shape):
+    active: int
+    draining: int
+    stale: int
+
+
+class LeaseCounts(Shape):
+    active: int
+    expired: int
+
+
+class WorkerShare(Shape):
+    """What one worker holds and did."""
+
+    status: str
+    active_jobs: int
+    max_jobs: int
+    active_leases: int
+    tasks_acquired_total: int
+    tasks_recovered_total: int
+    worker_poll_interval_seconds: float
+
+
+class RecoveryCounts(Shape):
+    recovered_total: int
+
+
+class QueueNumbers(Shape):
+    """Plain numbers at fixed paths, also for a queue that has nothing to do."""
+
+    pending: int = 0
+    claimable: int = 0
+    running: int = 0
+    load: int = 0
+    scheduled: int = 0
+    waiting: int = 0
+    failed: int = 0
+    oldest_pending_age_seconds: float = 0.0
+    paused: bool = False
+
+
+class Stats(Shape):
+    """`GET /distributed/stats`."""
+
+    queues: dict[str, QueueNumbers]
+    totals: QueueNumbers
+    workers: WorkerCounts
+    leases: LeaseCounts
+    recovery: RecoveryCounts
+    desired_workers: dict[str, int]
+    by_worker: dict[str, WorkerShare]
+    server_time: datetime
+
+
+Role = Literal["viewer", "operator", "admin"]
