@@ -10,6 +10,7 @@ from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Claimed, Failure, Lease, Task, TaskStatus
 
 __all__ = [
+    "Beat",
     "Cancelling",
     "ClaimAnswer",
     "DeadLetterGroup",
@@ -24,6 +25,7 @@ __all__ = [
     "Progress",
     "QueueLoad",
     "Recovered",
+    "Recovery",
     "Renewed",
     "Signal",
     "Standing",
@@ -69,6 +71,14 @@ class Renewed(msgspec.Struct, frozen=True):
     cancel: frozenset[UUID]
 
 
+class Beat(msgspec.Struct, frozen=True):
+    """What is wanted of a worker: which of its tasks were asked to cancel, and whether it is to
+    drain."""
+
+    cancel: frozenset[UUID]
+    drain: bool
+
+
 class Recovered(msgspec.Struct, frozen=True):
     """One lapsed lease that was taken back, and what became of its task."""
 
@@ -76,6 +86,17 @@ class Recovered(msgspec.Struct, frozen=True):
     worker: int
     status: TaskStatus
     late: float  # seconds since its end
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that was lost and taken back. `worker_name`: None where it is forgotten."""
+
+    seq: int
+    task: UUID
+    worker_name: str | None
+    fence: int
+    started_at: datetime | None
+    at: datetime
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):

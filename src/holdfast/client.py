@@ -139,6 +139,9 @@ class Client:
             self._notifier.tell([Hint("wake", str(id))])
         return sent
 
+    def tell(self, hints: Iterable[Hint]) -> None:
+        self._notifier.tell(hints)
+
     async def retry(self, tasks: Sequence["TaskHandle[Any] | UUID | str"]) -> frozenset[UUID]:
         """A new life for what failed or was cancelled; what waits for its time goes ahead."""
         moved = await self.store.retry([task_id(task) for task in tasks])

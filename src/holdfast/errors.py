@@ -7,6 +7,7 @@ HoldfastError
 │   └── ReadOnly                       a statement that would write, where only reading is allowed
 ├── UnknownTask (also a LookupError)   no such task here
 ├── UnknownType (also a LookupError)   no such function is registered
+├── UnknownWorker (also a LookupError) no such worker has registered
 ├── TaskFailed                         what was awaited failed for good; the error as data
 │   └── StepFailed                     a step of a durable function failed
 ├── TaskCancelled                      what was awaited, or the task itself, was cancelled
@@ -47,6 +48,7 @@ __all__ = [
     "TaskFailed",
     "UnknownTask",
     "UnknownType",
+    "UnknownWorker",
 ]
 
 
@@ -98,6 +100,14 @@ class UnknownType(HoldfastError, LookupError):
         self.type, self.known = type, tuple(sorted(known))
         names = ", ".join(self.known) or "none; import the modules that hold your functions"
         super().__init__(f"no function is registered as {type!r}; known are: {names}")
+
+
+class UnknownWorker(HoldfastError, LookupError):
+    """A worker that the store does not know (any more)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"no worker is known as {name!r:.200}; `holdfast workers ls` names them")
 
 
 class TaskFailed(HoldfastError):

@@ -11,9 +11,10 @@ __all__ = ["EVERYTHING", "Hint", "Notifier"]
 
 class Hint(NamedTuple):
     """`work`: tasks may wait in the queue `name`. `cancel`: the task `name` was asked to stop.
-    `wake`: something may have come for the durable function `name`."""
+    `wake`: something may have come for the durable function `name`. `drain`: the worker with the
+    registry id `name` is to leave."""
 
-    kind: Literal["work", "cancel", "wake"]
+    kind: Literal["work", "cancel", "wake", "drain"]
     name: str
 
     def __str__(self) -> str:
@@ -23,7 +24,7 @@ class Hint(NamedTuple):
     def parse(cls, text: str) -> "Hint | None":
         """None for what a newer release may say."""
         match text.partition(":"):
-            case ("work" | "cancel" | "wake") as kind, ":", name if name:
+            case ("work" | "cancel" | "wake" | "drain") as kind, ":", name if name:
                 return cls(kind, name)
             case _:
                 return None

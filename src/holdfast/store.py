@@ -8,11 +8,12 @@ not: ask `claimed` with its grant what it brought, and claim anew with a new one
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from holdfast.answers import (
+    Beat,
     Cancelling,
     ClaimAnswer,
     DeadLetterGroup,
@@ -26,6 +27,7 @@ from holdfast.answers import (
     Progress,
     QueueLoad,
     Recovered,
+    Recovery,
     Renewed,
     Standing,
     Step,
@@ -79,8 +81,8 @@ class Working(Protocol):
 
     async def register(self, worker: WorkerRecord) -> None: ...
 
-    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> frozenset[UUID]:
-        """Say that the worker lives; answers which of the held tasks were asked to cancel."""
+    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> Beat:
+        """Say that the worker lives; answers what is wanted of it."""
         ...
 
     async def sign_off(self, worker: int) -> None: ...
@@ -261,6 +263,10 @@ class Steering(Protocol):
 
     async def resume(self, queue: str) -> None: ...
 
+    async def drain(self, worker: int) -> bool:
+        """Ask a worker to drain: it hears so with its next heartbeat. False: it has stopped."""
+        ...
+
     async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
         """Set the limits of a function or a queue; `Limit()` lifts them."""
         ...
@@ -270,6 +276,10 @@ class Views(Protocol):
     """Questions that people ask. Never on the hot path, never a scan of the big tables."""
 
     async def get(self, task: UUID) -> Task: ...
+
+    async def get_many(self, tasks: Sequence[UUID]) -> dict[UUID, Task]:
+        """Those of them that are known."""
+        ...
 
     async def standing(self, task: UUID) -> Standing:
         """Where a task stands and what holds it back. Raises `UnknownTask`."""
@@ -298,6 +308,14 @@ class Views(Protocol):
         ...
 
     async def workers(self) -> list[WorkerRecord]: ...
+
+    async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
+        """Attempts that were lost and taken back, newest first."""
+        ...
+
+    async def now(self) -> datetime:
+        """By the only clock that decides."""
+        ...
 
     async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroup]: ...
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.answers import WorkerRecord
+from holdfast.answers import Beat, WorkerRecord
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_grant, new_id
 from holdfast.tasks.task import Lease, TaskStatus
@@ -192,17 +192,27 @@ async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(sto
 
 
 async def test_a_beat_registers_a_worker_that_nobody_knows(store):
-    assert await store.beat(ME) == frozenset()
+    assert await store.beat(ME) == Beat(frozenset(), drain=False)
     assert [w.id for w in await store.workers()] == [WORKER]
 
 
 async def test_a_beat_tells_what_was_asked_to_cancel(store):
     ids = await put(store, 3)
     leases = [c.lease for c in await claim(store)]
-    assert await store.beat(ME, leases) == frozenset()
+    assert (await store.beat(ME, leases)).cancel == frozenset()
     await store.cancel(ids[1:])
-    assert await store.beat(ME, leases) == {ids[1], ids[2]}
-    assert await store.beat(ME, leases[:1]) == frozenset()
+    assert (await store.beat(ME, leases)).cancel == {ids[1], ids[2]}
+    assert (await store.beat(ME, leases[:1])).cancel == frozenset()
+
+
+async def test_a_beat_tells_that_the_worker_is_to_drain(store):
+    assert not await store.drain(WORKER), "nobody knows it"
+    await store.register(ME)
+    assert await store.drain(WORKER)
+    assert (await store.beat(ME)).drain
+    assert (await store.beat(ME)).drain, "also where the answer was lost"
+    await store.sign_off(WORKER)
+    assert not await store.drain(WORKER)
 
 
 async def test_a_worker_that_signs_off_is_stopped(store):

@@ -183,7 +183,7 @@ class Worker:
                 continue
             try:
                 if self.world.chance(0.1):
-                    cancel = await self.store.beat(self.record, leases)
+                    cancel = (await self.store.beat(self.record, leases)).cancel
                     lost: frozenset[UUID] = frozenset()
                 else:
                     renewed = await self.store.renew(leases, self.lease)

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from holdfast import config
@@ -30,6 +30,10 @@ from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.work.status import WorkerLifecycle, WorkerState
+
+if TYPE_CHECKING:
+    from holdfast.desk.caller import Caller
+    from holdfast.desk.local import LocalDesk
 
 __all__ = ["Holdfast"]
 
@@ -259,6 +263,19 @@ class Holdfast:
         if context is None or (context.task_id, context.worker_id) != (task_id(task), worker_id):
             raise LeaseLost("release", task_id(task))
         await context.release(ending(status, error))
+
+    async def desk(self, caller: "Caller | None" = None) -> "LocalDesk":
+        """What people and programs outside may ask, for one caller; by default for this process."""
+        from holdfast.desk.caller import Caller
+        from holdfast.desk.local import LocalDesk
+
+        return LocalDesk(
+            await self._client(),
+            self.functions,
+            caller or Caller(name=f"process {os.getpid()}"),
+            observer=Many(self.observers),
+            default_tries=self.default_tries,
+        )
 
     # ── inside durable functions ─────────────────────────────────────────────────────────────
 

@@ -103,13 +103,19 @@ class Desk(Protocol):
         """By the name or the registry id. Raises `UnknownWorker`."""
         ...
 
+    async def drain(self, name: str) -> WorkerView:
+        """Ask it to claim nothing more, finish what it holds, and leave."""
+        ...
+
     async def leases(
         self, *, expired: bool = False, worker: str | None = None, limit: int = 500
     ) -> list[LeaseShape]: ...
 
     async def recover(self, *, dry_run: bool = False) -> RecoveryRun: ...
 
-    async def recoveries(self, limit: int = 50) -> list[RecoveryView]: ...
+    async def recoveries(
+        self, *, before: int | None = None, limit: int = 50
+    ) -> list[RecoveryView]: ...
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
         """`queues`: to be named in any case."""

@@ -37,7 +37,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Complete when born."""
 
 
-class NewTask(Shape, forbid_unknown_fields=True):
+class NewTask(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task to be made. `input` is another word for `kwargs`; durations are seconds or "5m"."""
 
     type: str
@@ -58,7 +58,7 @@ class NewTask(Shape, forbid_unknown_fields=True):
     allow_unknown: bool = False
 
 
-class TaskView(Shape):
+class TaskView(Shape, frozen=True, kw_only=True):
     """A row of the `tasks` view."""
 
     id: UUID
@@ -87,14 +87,14 @@ class TaskView(Shape):
     last_error: str | None
 
 
-class Accepted(Shape):
+class Accepted(Shape, frozen=True, kw_only=True):
     """`created`: false where its idempotency key, or its id, was known already."""
 
     task: TaskView
     created: bool
 
 
-class TaskQuery(Shape):
+class TaskQuery(Shape, frozen=True, kw_only=True):
     """Which tasks to list."""
 
     status: str | None = None
@@ -106,19 +106,19 @@ class TaskQuery(Shape):
     limit: int = 50
 
 
-class TaskPage(Shape):
+class TaskPage(Shape, frozen=True, kw_only=True):
     data: list[TaskView]
     next_cursor: str | None
     has_more: bool
 
 
-class ErrorView(Shape):
+class ErrorView(Shape, frozen=True, kw_only=True):
     type: str
     message: str
     traceback: str | None = None
 
 
-class AttemptView(Shape):
+class AttemptView(Shape, frozen=True, kw_only=True):
     """One try. `ended`: done failed cancelled retry snoozed handed_back waiting lost; null while it
     runs."""
 
@@ -131,7 +131,7 @@ class AttemptView(Shape):
     error: ErrorView | None
 
 
-class ResultView(Shape):
+class ResultView(Shape, frozen=True, kw_only=True):
     """How a task ended; `status` is not final while it has not."""
 
     id: UUID
@@ -140,14 +140,14 @@ class ResultView(Shape):
     error: ErrorView | None = None
 
 
-class WhyView(Shape):
+class WhyView(Shape, frozen=True, kw_only=True):
     """One thing that holds a task or a queue back, and the way out."""
 
     why: str
     advice: str = ""
 
 
-class Changed(Shape):
+class Changed(Shape, frozen=True, kw_only=True):
     """What became of an action: the tasks that it moved, and those that it could not."""
 
     changed: list[UUID]
@@ -155,7 +155,7 @@ class Changed(Shape):
     status: str | None = None  # of a single task: cancelled, requested, ended
 
 
-class QueueView(Shape):
+class QueueView(Shape, frozen=True, kw_only=True):
     """`claimable`: due now; `load`: claimable and running. Counts stop at 10,000: then `capped`."""
 
     queue: str
@@ -173,7 +173,7 @@ class QueueView(Shape):
     capped: bool
 
 
-class WorkerView(Shape):
+class WorkerView(Shape, frozen=True, kw_only=True):
     """One start of a worker. `status`: starting ready blocked deaf draining stale stopped."""
 
     id: str
@@ -198,7 +198,7 @@ class WorkerView(Shape):
     last_heartbeat: datetime | None
 
 
-class LeaseShape(Shape):
+class LeaseShape(Shape, frozen=True, kw_only=True):
     """Who holds what until when."""
 
     task_id: UUID
@@ -212,7 +212,7 @@ class LeaseShape(Shape):
     seconds_left: float
 
 
-class RecoveryRun(Shape):
+class RecoveryRun(Shape, frozen=True, kw_only=True):
     """What a recovery took back, or with `dry_run` would."""
 
     recovered: int
@@ -222,17 +222,18 @@ class RecoveryRun(Shape):
     dry_run: bool = False
 
 
-class RecoveryView(Shape):
+class RecoveryView(Shape, frozen=True, kw_only=True):
     """One attempt that was lost and taken back."""
 
     seq: int
     task_id: UUID
     worker_id: str | None
-    fence: int | None
+    fence: int
+    started_at: datetime | None
     at: datetime
 
 
-class DeadLetterGroupView(Shape):
+class DeadLetterGroupView(Shape, frozen=True, kw_only=True):
     """Dead letters that look alike."""
 
     type: str
@@ -242,14 +243,14 @@ class DeadLetterGroupView(Shape):
     newest: datetime
 
 
-class FlowEntry(Shape):
+class FlowEntry(Shape, frozen=True, kw_only=True):
     position: int
     kind: str
     name: str
     value: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class FlowView(Shape):
+class FlowView(Shape, frozen=True, kw_only=True):
     """A durable function: what is recorded of it, and its children."""
 
     task: TaskView
@@ -257,7 +258,7 @@ class FlowView(Shape):
     children: list[TaskView]
 
 
-class EventView(Shape):
+class EventView(Shape, frozen=True, kw_only=True):
     """`type`: task.done task.failed task.cancelled task.retry task.snoozed task.handed_back
     task.waiting task.lost write.refused."""
 
@@ -272,14 +273,14 @@ class EventView(Shape):
     verb: str | None
 
 
-class EventPage(Shape):
+class EventPage(Shape, frozen=True, kw_only=True):
     """`last`: go on after this one."""
 
     data: list[EventView]
     last: int
 
 
-class TaskType(Shape):
+class TaskType(Shape, frozen=True, kw_only=True):
     """A function that tasks can be made of, and the JSON Schema of its arguments."""
 
     type: str
@@ -290,18 +291,18 @@ class TaskType(Shape):
     doc: str | None = None
 
 
-class WorkerCounts(Shape):
+class WorkerCounts(Shape, frozen=True, kw_only=True):
     active: int
     draining: int
     stale: int
 
 
-class LeaseCounts(Shape):
+class LeaseCounts(Shape, frozen=True, kw_only=True):
     active: int
     expired: int
 
 
-class WorkerShare(Shape):
+class WorkerShare(Shape, frozen=True, kw_only=True):
     """What one worker holds and did."""
 
     status: str
@@ -313,11 +314,11 @@ class WorkerShare(Shape):
     worker_poll_interval_seconds: float
 
 
-class RecoveryCounts(Shape):
+class RecoveryCounts(Shape, frozen=True, kw_only=True):
     recovered_total: int
 
 
-class QueueNumbers(Shape):
+class QueueNumbers(Shape, frozen=True, kw_only=True):
     """Plain numbers at fixed paths, also for a queue that has nothing to do."""
 
     pending: int = 0
@@ -331,7 +332,7 @@ class QueueNumbers(Shape):
     paused: bool = False
 
 
-class Stats(Shape):
+class Stats(Shape, frozen=True, kw_only=True):
     """`GET /distributed/stats`."""
 
     queues: dict[str, QueueNumbers]

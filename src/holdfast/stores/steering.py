@@ -52,6 +52,9 @@ class Steering(Base):
     async def resume(self, queue: str) -> None:
         await self._call("pause", queue=check_name("queue", queue), paused=False)
 
+    async def drain(self, worker: int) -> bool:
+        return bool(await self._call("request_drain", id=worker))
+
     async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
         match kind:
             case "type":

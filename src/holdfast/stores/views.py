@@ -13,6 +13,7 @@ from holdfast.answers import (
     LeaseView,
     Page,
     QueueLoad,
+    Recovery,
     TaskFilter,
     WorkerRecord,
 )
@@ -20,6 +21,7 @@ from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
 from holdfast.stores.standing import Standings
+from holdfast.stores.steering import MOST_AT_ONCE
 from holdfast.stores.working import seconds_of
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.task import Attempt, Task, TaskStatus
@@ -38,6 +40,12 @@ class Views(Standings):
         for row in await self._call("get", ids=[task]):
             return self._task(row)
         raise UnknownTask([task])
+
+    async def get_many(self, tasks: Sequence[UUID]) -> dict[UUID, Task]:
+        if len(tasks) > MOST_AT_ONCE:
+            raise InvalidInput(f"at most {MOST_AT_ONCE:,} tasks in one call, got {len(tasks):,}")
+        found = map(self._task, await self._call("get", ids=sorted(set(tasks))))
+        return {task.id: task for task in found}
 
     async def attempts(self, task: UUID) -> list[Attempt]:
         return [
@@ -165,6 +173,25 @@ class Views(Standings):
             )
             for row in await self._call("workers")
         ]
+
+    async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
+        _check_limit(limit)
+        return [
+            Recovery(
+                seq=seq,
+                task=self._driver.uuid(id),
+                worker_name=name,
+                fence=fence,
+                started_at=self._driver.instant(started),
+                at=self._at(at),
+            )
+            for seq, id, name, fence, started, at in await self._call(
+                "recoveries", before=before, limit=limit
+            )
+        ]
+
+    async def now(self) -> datetime:
+        return self._at(await self._value("now"))
 
     async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroup]:
         _check_limit(limit)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import ClaimAnswer, Lanes, Renewed, WorkerRecord
+from holdfast.answers import Beat, ClaimAnswer, Lanes, Renewed, WorkerRecord
 from holdfast.errors import InvalidInput, LeaseLost, StoreError
 from holdfast.ids import new_grant
 from holdfast.stores.base import Base, policy_of, stands_twice
@@ -36,8 +36,12 @@ class Working(Base):
     _memory: str | None = None  # what the last claim told for the next; the database's own words
 
     async def register(self, worker: WorkerRecord) -> None:
+        await self._register(worker)
+
+    async def _register(self, worker: WorkerRecord) -> bool:
+        """Whether somebody wants it to drain."""
         _check(worker)
-        await self._call(
+        rows = await self._call(
             "register",
             id=worker.id,
             name=plain(worker.name, 200),
@@ -57,13 +61,14 @@ class Working(Base):
             poll_interval=float(worker.poll_interval),
             loop_lag=float(worker.loop_lag),
         )
+        return any(row[0] for row in rows)
 
-    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> frozenset[UUID]:
-        await self.register(worker)
+    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> Beat:
+        drain = await self._register(worker)
         if not held:
-            return frozenset()
+            return Beat(frozenset(), drain)
         rows = await self._call("cancel_requested", ids=[lease.task for lease in held])
-        return frozenset(self._uuids(row[0] for row in rows))
+        return Beat(frozenset(self._uuids(row[0] for row in rows)), drain)
 
     async def sign_off(self, worker: int) -> None:
         await self._call("sign_off", id=worker)

@@ -78,6 +78,23 @@ class Signature:
     def result(self, data: bytes) -> Any:
         return decode(data, self._hints.get("return", Any))
 
+    def schema(self) -> dict[str, Any]:
+        """Its arguments by name, as JSON Schema; what has no schema may be anything."""
+        definitions: dict[str, Any] = {}
+        properties = {name: _schema(kind, definitions) for name, kind in self._kinds.items()}
+        required = [
+            p.name
+            for p in self._signature.parameters.values()
+            if p.name in properties and p.default is p.empty
+        ]
+        open_ended = bool(self._of(inspect.Parameter.VAR_KEYWORD))
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": open_ended,
+        } | ({"$defs": definitions} if definitions else {})
+
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         try:
             return self._signature.bind(*args, **kwargs)
@@ -132,3 +149,14 @@ class Signature:
     def _picky(self) -> bool:
         """Whether arguments must be given by name."""
         return any(p.default is p.empty for p in self._of(inspect.Parameter.KEYWORD_ONLY))
+
+
+def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if kind is Any:
+        return {}
+    try:
+        (schema,), found = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    except (TypeError, ValueError, NotImplementedError):  # a model of somebody else's
+        return {}
+    definitions |= found
+    return schema

@@ -49,15 +49,17 @@ class Renewal:
         record: Callable[[], WorkerRecord],
         lost: Callable[[Sequence[Lease]], None],
         cancelled: Callable[[frozenset[UUID]], None],
+        drain: Callable[[], None],
         observer: Observer,
         feel: Callable[[], None] = lambda: None,
         company: Callable[[Sequence[WorkerRecord]], None] | None = None,
     ) -> None:
-        """`feel` is called every second; `company` hears after each beat who else is there."""
+        """`drain`: somebody wants the worker to leave. `feel` is called every second; `company`
+        hears after each beat who else is there."""
         self._opening, self._holding, self._observer = opening, holding, observer
         self._lease, self._interval, self._beat = lease, interval, beat
         self._record, self._lost, self._cancelled = record, lost, cancelled
-        self._feel, self._company = feel, company
+        self._feel, self._company, self._drain = feel, company, drain
         self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake, self._end = asyncio.Event(), asyncio.Event()  # of its own loop
@@ -81,6 +83,10 @@ class Renewal:
     def look_now(self) -> None:
         """Renew at once: somebody may have asked for a cancel."""
         self._tell(self._wake)
+
+    def say_now(self) -> None:
+        """Beat at the next pulse: something may be wanted of the worker."""
+        self._said = ""
 
     def _tell(self, event: asyncio.Event) -> None:
         if self._loop:
@@ -183,8 +189,10 @@ class Renewal:
             self._complain("say that the worker lives", error=error)
             return
         self._recovered()
-        if asked:
-            self._cancelled(asked)
+        if asked.cancel:
+            self._cancelled(asked.cancel)
+        if asked.drain:
+            self._drain()
 
     async def _pulse(self, store: Store) -> None:
         """Another state than the one last told is told at once."""

@@ -142,6 +142,7 @@ class Worker:
             record=self.record,
             lost=lambda leases: self._from_outside(self._slots.lost, leases),
             cancelled=lambda tasks: self._from_outside(self._slots.cancel, tasks),
+            drain=lifecycle.request_drain,
             observer=_Elsewhere(observer, self._from_outside),
             feel=self._feel,
             company=self._company,
@@ -325,6 +326,9 @@ class Worker:
                 with suppress(ValueError):
                     if UUID(hint.name) in self._slots:
                         self._renewal.look_now()
+            case "drain":
+                if hint.name == str(self._record.id):
+                    self._renewal.say_now()
 
     def _feel(self) -> None:
         lag = self.vitals.feel(full=self._slots.active >= self._slots.count)

@@ -29,5 +29,11 @@ select holdfast.forget(array(select o.id from holdfast.outcome o where o.id = an
 -- name: pause
 select holdfast.pause(:queue, :paused)
 
+-- name: request_drain
+update holdfast.worker w
+set drain_requested = true
+where w.id = :id and w.status <> 'stopped'
+returning w.id
+
 -- name: set_limit
 select holdfast.set_limit(:kind, :name, :max_running, :max_per_key, :interval, :burst)

@@ -191,6 +191,17 @@ where (not :lapsed or e.lease_timeout < holdfast.clock())
 order by e.lease_timeout
 limit :limit
 
+-- name: now
+select holdfast.clock()
+
+-- name: recoveries
+select a.seq, a.id, k.name, a.fence, a.started_at, a.ended_at
+from holdfast.attempt a
+left join holdfast.worker k on k.id = a.worker
+where a.ended = 'lost' and (:before::bigint is null or a.seq < :before)
+order by a.seq desc
+limit :limit
+
 -- name: workers
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,

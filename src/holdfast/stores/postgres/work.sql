@@ -18,6 +18,7 @@ set
   -- a beat that was under way when the worker signed off does not bring it back
   status = case when worker.status = 'stopped' then 'stopped' else excluded.status end,
   last_heartbeat = excluded.last_heartbeat
+returning drain_requested
 
 -- name: cancel_requested
 select t.id

@@ -184,3 +184,9 @@ select distinct b.pool, b.key, 0
 from blocked b
 join lane l on l.id = b.lane
 where l.type = :type
+
+-- name: request_drain
+update worker
+set drain_requested = 1
+where id = :id and status <> 'stopped'
+returning id

@@ -130,6 +130,7 @@ VERBS: dict[str, Verb] = {
     "retry": _procedure(steer.retry),
     "discard": _procedure(upkeep.discard),
     "pause": _procedure(steer.pause),
+    "request_drain": _statement("request_drain", writes=True),
     "set_limit": _procedure(steer.set_limit),
     # views
     "get": _procedure(views.get, writes=False),
@@ -148,6 +149,8 @@ VERBS: dict[str, Verb] = {
     "writers": _procedure(views.writers, page=True),
     "queue_loads": _procedure(views.queue_loads, page=True),
     "leases": _statement("leases", page=True),
+    "now": _statement("now"),
+    "recoveries": _statement("recoveries", {1: _uuid}, page=True),
     "workers": _statement("workers", {5: _list, 6: _list, 7: _list, 8: _list}, page=True),
     "dead_letter_groups": _statement("dead_letter_groups", page=True),
 }

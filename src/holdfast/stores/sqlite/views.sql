@@ -189,6 +189,17 @@ where (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
 order by e.lease_timeout
 limit :limit
 
+-- name: now
+select :now
+
+-- name: recoveries
+select a.seq, a.id, k.name, a.fence, a.started_at, a.ended_at
+from attempt a
+left join worker k on k.id = a.worker
+where a.ended = 'lost' and a.seq < ifnull(:before, 9223372036854775807)
+order by a.seq desc
+limit :limit
+
 -- name: workers
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,

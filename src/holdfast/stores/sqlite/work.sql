@@ -18,6 +18,7 @@ set
   status = excluded.status,
   last_heartbeat = excluded.last_heartbeat
 where worker.status <> 'stopped'           -- a beat that was under way at the end; a new start has a new id
+returning drain_requested
 
 -- name: cancel_requested
 select t.id

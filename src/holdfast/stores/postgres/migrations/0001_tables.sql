@@ -93,6 +93,7 @@ create table holdfast.worker (
   tasks_recovered bigint not null,
   poll_interval float8 not null,
   loop_lag float8 not null,
+  drain_requested boolean not null default false,
   started_at timestamptz not null,
   last_heartbeat timestamptz not null
 ) with (fillfactor = 50);
@@ -251,6 +252,7 @@ create table holdfast.attempt (
 create index attempt_of on holdfast.attempt (id, fence);
 create index attempt_seq on holdfast.attempt (seq);
 create index attempt_lost on holdfast.attempt (worker) where ended = 'lost';
+create index attempt_lost_last on holdfast.attempt (seq) where ended = 'lost';
 
 -- Late writes that were refused: the only row that a stale lease can leave.
 create table holdfast.refusal (

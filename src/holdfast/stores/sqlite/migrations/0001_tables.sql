@@ -88,6 +88,7 @@ create table worker (
   tasks_recovered integer not null,
   poll_interval real not null,
   loop_lag real not null,
+  drain_requested integer not null default 0,
   started_at integer not null,
   last_heartbeat integer not null
 ) strict;
@@ -246,6 +247,7 @@ create table attempt (
 ) strict;
 create index attempt_of on attempt (id, fence);
 create index attempt_lost on attempt (worker) where ended = 'lost';
+create index attempt_lost_last on attempt (seq) where ended = 'lost';
 
 -- Late writes that were refused: the only row that a stale lease can leave.
 create table refusal (

@@ -1,0 +1,236 @@
+"""The desk's verbs about queues, workers, leases and recovery, over a store."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.answers import QueueLoad, WorkerRecord
+from holdfast.client import Client
+from holdfast.desk.caller import Caller
+from holdfast.desk.shapes import (
+    EventPage,
+    LeaseCounts,
+    LeaseShape,
+    QueueNumbers,
+    QueueView,
+    RecoveryCounts,
+    RecoveryRun,
+    RecoveryView,
+    Stats,
+    WhyView,
+    WorkerCounts,
+    WorkerView,
+)
+from holdfast.desk.views import (
+    event_view,
+    lease_shape,
+    queue_numbers,
+    queue_view,
+    recovery_view,
+    worker_share,
+    worker_view,
+)
+from holdfast.errors import UnknownWorker
+from holdfast.notifier import Hint
+from holdfast.observer import Observer
+from holdfast.tasks.names import check_name
+from holdfast.tasks.task import TaskStatus
+from holdfast.upkeep.letters import tell_of_recovered
+
+__all__ = ["Fleet"]
+
+_LIVE = ("starting", "ready", "blocked", "deaf")
+_GONE = ("stale", "stopped")
+
+
+class Fleet:
+    """Keeps the second half of `holdfast.desk.desk.Desk`."""
+
+    def __init__(
+        self, client: Client, caller: Caller, observer: Observer, default_tries: int
+    ) -> None:
+        self._client, self._caller, self._observer = client, caller, observer
+        self._store, self._default_tries = client.store, default_tries
+
+    # ── queues ───────────────────────────────────────────────────────────────────────────────
+
+    async def queues(self) -> list[QueueView]:
+        return [queue_view(load) for load in await self._store.queue_loads()]
+
+    async def queue(self, name: str) -> QueueView:
+        check_name("queue", name)
+        for found in await self.queues():
+            if found.queue == name:
+                return found
+        return queue_view(_empty(name))
+
+    async def pause(self, queue: str) -> QueueView:
+        await self._store.pause(queue)
+        return await self.queue(queue)
+
+    async def resume(self, queue: str) -> QueueView:
+        await self._store.resume(queue)
+        self._client.tell([Hint("work", queue)])
+        return await self.queue(queue)
+
+    async def queue_why(self, name: str) -> list[WhyView]:
+        """Why nothing of it runs, or runs no faster."""
+        queue, workers = await asyncio.gather(self.queue(name), self._store.workers())
+        return list(_why(queue, workers))
+
+    # ── workers ──────────────────────────────────────────────────────────────────────────────
+
+    async def workers(self) -> list[WorkerView]:
+        return [worker_view(worker) for worker in await self._store.workers()]
+
+    async def worker(self, name: str) -> WorkerView:
+        return worker_view(await self._worker(name))
+
+    async def drain(self, name: str) -> WorkerView:
+        worker = await self._worker(name)
+        if await self._store.drain(worker.id):
+            self._client.tell([Hint("drain", str(worker.id))])
+        return worker_view(worker)
+
+    async def _worker(self, name: str) -> WorkerRecord:
+        """Of several starts under one name the last."""
+        found = [w for w in await self._store.workers() if name in (w.name, str(w.id))]
+        if not found:
+            raise UnknownWorker(name)
+        alive = [worker for worker in found if worker.status not in _GONE]
+        return (alive or found)[-1]
+
+    async def leases(
+        self, *, expired: bool = False, worker: str | None = None, limit: int = 500
+    ) -> list[LeaseShape]:
+        found = await self._store.leases(lapsed=expired, limit=limit)
+        return [lease_shape(one) for one in found if worker in (None, one.worker_name)]
+
+    # ── recovery ─────────────────────────────────────────────────────────────────────────────
+
+    async def recover(self, *, dry_run: bool = False) -> RecoveryRun:
+        began = asyncio.get_running_loop().time()
+        if dry_run:
+            tasks = [lease.task for lease in await self._store.leases(lapsed=True)]
+            return RecoveryRun(
+                recovered=len(tasks),
+                dead_lettered=0,
+                task_ids=tasks,
+                took_ms=_since(began),
+                dry_run=True,
+            )
+        all_of_them = []
+        while found := await self._store.recover(default_tries=self._default_tries):
+            all_of_them += found
+            await tell_of_recovered(self._store, self._observer, found)
+        if all_of_them:
+            self._client.tell([Hint("work", "*")])
+        return RecoveryRun(
+            recovered=len(all_of_them),
+            dead_lettered=sum(one.status is TaskStatus.FAILED for one in all_of_them),
+            task_ids=[one.lease.task for one in all_of_them[:1000]],
+            took_ms=_since(began),
+        )
+
+    async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[RecoveryView]:
+        found = await self._store.recoveries(before=before, limit=limit)
+        return [recovery_view(one) for one in found]
+
+    # ── numbers ──────────────────────────────────────────────────────────────────────────────
+
+    async def stats(self, queues: Sequence[str] = ()) -> Stats:
+        loads, workers, leases, now = await asyncio.gather(
+            self.queues(), self._store.workers(), self._store.leases(limit=1000), self._store.now()
+        )
+        numbers = {name: QueueNumbers() for name in queues}
+        numbers |= {view.queue: queue_numbers(view) for view in loads}
+        held = Counter(lease.worker for lease in leases)
+        live = [worker for worker in workers if worker.status not in _GONE]
+        running, expired = sum(q.running for q in loads), sum(q.expired_leases for q in loads)
+        return Stats(
+            queues=numbers,
+            totals=_totals(list(numbers.values())),
+            workers=WorkerCounts(
+                active=sum(worker.status in _LIVE for worker in workers),
+                draining=sum(worker.status == "draining" for worker in workers),
+                stale=sum(worker.status == "stale" for worker in workers),
+            ),
+            leases=LeaseCounts(active=running - expired, expired=expired),
+            recovery=RecoveryCounts(recovered_total=sum(w.tasks_recovered for w in workers)),
+            desired_workers=_desired(loads, live),
+            by_worker={worker.name: worker_share(worker, held[worker.id]) for worker in live},
+            server_time=now,
+        )
+
+    async def events(self, after: int = 0, limit: int = 500) -> EventPage:
+        events = await self._store.events(after, limit)
+        names = {w.id: w.name for w in await self._store.workers()} if events else {}
+        data = [event_view(event, names) for event in events]
+        return EventPage(data=data, last=data[-1].seq if data else after)
+
+
+def _why(queue: QueueView, workers: Sequence[WorkerRecord]) -> "list[WhyView]":
+    found = []
+    serving = [
+        w for w in workers if w.status in _LIVE and (not w.queues or queue.queue in w.queues)
+    ]
+    if queue.paused:
+        found.append(WhyView(why="it is paused", advice=f"holdfast queues resume {queue.queue}"))
+    if not queue.pending:
+        found.append(WhyView(why="nothing waits in it"))
+    if queue.pending and not serving:
+        advice = f"start one: holdfast worker --queues {queue.queue}"
+        found.append(WhyView(why="no live worker serves it", advice=advice))
+    if queue.pending and not queue.claimable and queue.scheduled:
+        found.append(WhyView(why=f"{queue.scheduled} are not due yet"))
+    if queue.blocked:
+        why = f"{queue.blocked} wait behind others of their key"
+        found.append(WhyView(why=why, advice="raise max_concurrent, or wait"))
+    if queue.claimable and serving and all(w.active >= w.slots for w in serving):
+        slots = sum(w.slots for w in serving)
+        why = f"all {slots} slots of {len(serving)} workers are taken"
+        found.append(WhyView(why=why, advice="add workers or slots"))
+    if queue.expired_leases:
+        why = f"{queue.expired_leases} are held by workers that stopped renewing"
+        found.append(WhyView(why=why, advice="holdfast recover"))
+    if not found:
+        found.append(
+            WhyView(why="nothing holds it back", advice="holdfast tasks show ID says more")
+        )
+    return found
+
+
+def _desired(loads: Sequence[QueueView], workers: Sequence[WorkerRecord]) -> dict[str, int]:
+    """Workers of today's size that the load of each queue would fill."""
+    slots = max([worker.slots for worker in workers], default=10)
+    return {view.queue: -(-view.load // slots) for view in loads}
+
+
+def _totals(all_of_them: Sequence[QueueNumbers]) -> QueueNumbers:
+    names = [n for n in QueueNumbers.__struct_fields__ if n not in ("paused", _OLDEST)]
+    sums = {name: sum(getattr(one, name) for one in all_of_them) for name in names}
+    oldest = max((one.oldest_pending_age_seconds for one in all_of_them), default=0.0)
+    return QueueNumbers(**sums, oldest_pending_age_seconds=oldest)
+
+
+_OLDEST = "oldest_pending_age_seconds"
+
+
+def _empty(name: str) -> QueueLoad:
+    return QueueLoad(
+        queue=name,
+        paused=False,
+        ready=0,
+        scheduled=0,
+        blocked=0,
+        waiting=0,
+        running=0,
+        expired=0,
+        failed=0,
+        oldest_age=None,
+        capped=False,
+    )
+
+
+def _since(began: float) -> float:
+    return (asyncio.get_running_loop().time() - began) * 1000
