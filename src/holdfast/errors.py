@@ -23,7 +23,7 @@ HoldfastError
     └── SchemaMismatch                 the database and this release do not fit each other
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -65,10 +65,14 @@ class PayloadRefused(InvalidInput):
 
 
 class KeyConflict(InvalidInput):
-    """An idempotency key that is already taken by a task with another type or payload."""
+    """An idempotency key that is already taken by a task with another type or payload.
+
+    `refused`: where several were asked for together, all such conflicts by the id of their task.
+    """
 
     def __init__(self, key: str, tenant: str, existing: Any) -> None:
         self.key, self.tenant, self.existing = key, tenant, existing
+        self.refused: Mapping[Any, KeyConflict] = {}
         super().__init__(
             f"idempotency key {key!r} of tenant {tenant!r} belongs to task {existing}, which has "
             "another type or payload; use a new key for new work, or send the same payload again"

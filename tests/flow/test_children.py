@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, RetryPolicy, TaskCancelled, TaskFailed, current
-from holdfast.errors import KeyConflict
 from holdfast.flow import arrivals
 from holdfast.tasks.task import TaskStatus
 from tests.flow.acts import ONCE, SOON, number_of, status, waits
@@ -280,23 +279,6 @@ async def test_a_key_that_another_task_holds_leads_to_its_result(
             assert await task.result(timeout=60) == [700, 800]
     assert sorted(ran) == [7, 8]
     assert number_of(bench, "charge") == 2
-
-
-async def test_a_key_that_other_work_holds_fails_the_function_and_says_so(bench: Bench) -> None:
-    @bench.app.durable(name="charge", queue="nobody")
-    async def charge(order: int) -> int:
-        return order
-
-    @bench.app.durable(name="parent", retry_policy=ONCE)
-    async def parent() -> int:
-        return await charge.options(idempotency_key="k")(8)
-
-    await bench.app.dispatch(charge.options(idempotency_key="k"), 7)
-    async with bench.worker(queues=["default"]):
-        task = await bench.app.dispatch(parent)
-        with pytest.raises(TaskFailed, match="idempotency key 'k'") as failed:
-            await task.result(timeout=60)
-    assert failed.value.type.endswith(KeyConflict.__name__)
 
 
 async def test_wrong_arguments_are_refused_in_the_function_that_calls(bench: Bench) -> None:

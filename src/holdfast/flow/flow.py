@@ -36,10 +36,13 @@ class Flow(Pump):
 
     def begin(self, ask: Ask) -> Ask:
         begun = self._history.begun.get(ask.key)
-        if begun and not begun.abandoned and (ask.kind == "child" or not begun.again):
+        # What never became a task is asked for as if for the first time.
+        goes_on = begun and not begun.abandoned and not (begun.again and begun.task is None)
+        if begun and goes_on:
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
             ask.is_own = begun.task == begun.asked.task
-            ask.unsure = ask.is_own and ask.draft is not None and ask.draft.key is not None
+            keyed = ask.draft is not None and ask.draft.key is not None
+            ask.unsure = keyed and ask.is_own and ask.task is not None
             if begun.asked.seconds is not None:
                 ask.due = self.loop.time() + begun.asked.seconds - begun.age
         if self.is_alone() and (arrival := self._history.is_next(ask.key)):

@@ -20,7 +20,8 @@ import msgspec
 
 from holdfast.answers import Ending, Journal
 from holdfast.context import Context, running
-from holdfast.errors import LeaseLost, Parked
+from holdfast.errors import KeyConflict, LeaseLost, Parked
+from holdfast.executors.failures import failure_of
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
@@ -277,15 +278,40 @@ class Pump:
                 ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
                 if ask.seconds is not None and ask.due is None:
                     ask.due = self.loop.time() + ask.seconds
-        made = [ask for ask in asks if ask.draft and not ask.again]
-        ids = await self._recording.flush([ask.draft for ask in made if ask.draft])
-        for ask, id in zip(made, ids, strict=True):
-            self._belongs(ask, id)
+        await self._flush_with([ask for ask in asks if ask.draft and not ask.again])
         if again:
             lives = [ask.task for ask in again if ask.task]
             await surely(lambda: self._store.retry(lives))
             for ask in again:
                 ask.again = False
+
+    async def _flush_with(self, made: Sequence[Ask]) -> None:
+        """Write what is asked for, and accept the children. One whose idempotency key belongs to
+        other work has failed by that: it is written so, with the others."""
+        told: list[list[tuple[Ask, One]]] = []
+        while True:
+            try:
+                ids = await self._recording.flush([ask.draft for ask in made if ask.draft])
+            except KeyConflict as conflict:
+                known = conflict.refused
+                refused = [ask for ask in made if ask.draft and ask.draft.id in known]
+                if not refused:
+                    raise
+                told.append([self._refuse(a, known[a.draft.id]) for a in refused if a.draft])
+                self._recording.add(Came([one for _, one in told[-1]]), decides=True)
+                made = [ask for ask in made if ask not in refused]
+                continue
+            for ask, id in zip(made, ids, strict=True):
+                self._belongs(ask, id)
+            self._told += told
+            return
+
+    def _refuse(self, ask: Ask, conflict: KeyConflict) -> tuple[Ask, One]:
+        """There is no such child, and never was."""
+        assert ask.position is not None
+        ask.task = None
+        self._recording.replace(ask.position, Asked(ask.key, "child"))
+        return ask, One(ask.position, "failed", failure=failure_of(conflict))
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run

@@ -36,6 +36,11 @@ class Recording:
         self.decides = self.decides or decides
         return position
 
+    def replace(self, position: int, entry: Entry) -> None:
+        """What is not written yet becomes something else."""
+        places = {step.position: place for place, step in enumerate(self._pending)}
+        self._pending[places[position]] = write(position, entry)
+
     def holds(self, position: int) -> bool:
         """Whether this is not written yet."""
         return any(step.position == position for step in self._pending)

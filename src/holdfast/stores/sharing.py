@@ -23,8 +23,9 @@ class Accepted(NamedTuple):
     conflicts: dict[UUID, KeyConflict]
 
     def all_or_none(self) -> list[UUID]:
-        """The ids, for one caller; the first conflict is its own."""
+        """The ids, for one caller; the first conflict is its own, and names the others."""
         for conflict in self.conflicts.values():
+            conflict.refused = self.conflicts
             raise conflict
         return self.ids
 
