@@ -1,6 +1,6 @@
 """What a store answers: plain values, complete when born."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -30,8 +30,10 @@ __all__ = [
     "Signal",
     "Standing",
     "Step",
+    "Taking",
     "TaskFilter",
     "WorkerRecord",
+    "Written",
 ]
 
 
@@ -143,6 +145,24 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str = "step"
     value: bytes | None = None
+
+
+class Taking(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that takes children at once as they are made: the first `most` of them, where
+    nothing limits or pauses their lanes, and none was asked to wait for anything."""
+
+    worker: int
+    grant: UUID
+    lease: timedelta
+    most: int
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The children that were accepted, by id, or those that hold their keys already; `leased`:
+    those that their taker holds. Their fence is 1, and it is their first try."""
+
+    children: list[UUID]
+    leased: frozenset[UUID]
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):

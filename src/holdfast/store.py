@@ -6,7 +6,7 @@ verb may be asked again after a lost answer, since ids are made by the caller; o
 not: ask `claimed` with its grant what it brought, and claim anew with a new one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -31,8 +31,10 @@ from holdfast.answers import (
     Renewed,
     Standing,
     Step,
+    Taking,
     TaskFilter,
     WorkerRecord,
+    Written,
 )
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.limits import Limit
@@ -123,6 +125,7 @@ class Working(Protocol):
         *,
         default_tries: int = 3,
         conn: Any = None,
+        is_awake: Callable[[UUID], bool] | None = None,
     ) -> frozenset[UUID]:
         """Write what follows from each attempt's end; answers the tasks that were refused.
 
@@ -132,6 +135,9 @@ class Working(Protocol):
         it is written when that transaction commits. Then a refusal raises `LeaseLost`, so that all
         is rolled back, and the answer is what to `wake_up` after the commit; `transaction()` does
         so by itself.
+
+        `is_awake`: functions in the caller's memory that hear of their children's ends from it, and
+        look once more when they are put down. Asked after the commit; they are not woken.
         """
         ...
 
@@ -153,9 +159,10 @@ class Flows(Protocol):
         consumed: Sequence[UUID] = (),
         seen: Sequence[int] = (),
         children: Sequence[Draft] = (),
-    ) -> list[UUID]:
+        taking: Taking | None = None,
+    ) -> Written:
         """Write steps, accept the children that they ask for, forget the signals and wakes that
-        they took in; all or nothing. Answers the children's ids, or those that hold their keys.
+        they took in; all or nothing. With `taking` some of the children are leased at once.
 
         Recording the same again is accepted. Raises `LeaseLost`, `JournalConflict` where another
         value stands at a position, or `KeyConflict`.

@@ -29,7 +29,7 @@ async def parent_of(store):
 async def test_a_child_is_accepted_together_with_its_step(store):
     lease = (await parent_of(store)).lease
     child = draft(parent=lease.task)
-    assert await store.record(lease, [ASK], children=[child]) == [child.id]
+    assert (await store.record(lease, [ASK], children=[child])).children == [child.id]
     assert (await store.journal(lease.task)).steps == [ASK]
     assert (await store.get(child.id)).parent == lease.task
 
@@ -38,7 +38,8 @@ async def test_asked_again_after_a_lost_answer_it_is_the_same_child(store):
     lease = (await parent_of(store)).lease
     children = [draft(parent=lease.task), draft(parent=lease.task, key="k")]
     for _ in range(2):
-        assert await store.record(lease, [ASK], children=children) == [c.id for c in children]
+        written = await store.record(lease, [ASK], children=children)
+        assert written.children == [c.id for c in children]
 
 
 async def test_a_stale_parent_gets_no_child(store):
@@ -56,7 +57,7 @@ async def test_a_child_whose_key_is_taken_is_the_task_that_has_it(store):
     other = await put_one(store, key="k")
     child = draft(parent=lease.task, key="k")
     for _ in range(2):
-        assert await store.record(lease, [ASK], children=[child]) == [other]
+        assert (await store.record(lease, [ASK], children=[child])).children == [other]
 
 
 async def test_a_key_of_other_work_is_refused_and_nothing_is_recorded(store):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import Journal, Step
+from holdfast.answers import Journal, Step, Written
 from holdfast.context import Context, running
 from holdfast.errors import HoldfastError, InvalidInput, Parked
 from holdfast.executors.coroutine import CoroutineExecutor
@@ -20,7 +20,7 @@ from holdfast.function import Function
 from holdfast.ids import new_grant
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.lifecycle import Snoozed, Waiting
-from holdfast.tasks.task import Claimed, Lease
+from holdfast.tasks.task import Claimed, Draft, Lease
 
 __all__ = ["Check", "Run", "check"]
 
@@ -141,6 +141,10 @@ class _Dry:
     def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
         self.reason = self.reason or reason
         self.stopped.set()
+
+    def offer(self, drafts: Sequence[Draft]) -> None: ...
+
+    def made(self, drafts: Sequence[Draft], written: Written, offer: Any) -> None: ...
 
     def rest(self) -> None: ...
 

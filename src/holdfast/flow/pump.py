@@ -18,7 +18,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import Ending, Journal
+from holdfast.answers import Ending, Journal, Written
 from holdfast.context import Context, running
 from holdfast.errors import KeyConflict, LeaseLost, Parked
 from holdfast.executors.failures import failure_of
@@ -32,7 +32,7 @@ from holdfast.flow.recording import Recording, surely
 from holdfast.function import Function
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
-from holdfast.tasks.task import Failure
+from holdfast.tasks.task import Draft, Failure
 
 __all__ = ["TIMEOUT", "Host", "Pump", "Step", "disagreement", "one_of", "outside", "ran"]
 
@@ -54,6 +54,14 @@ class Host(Protocol):
 
     def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
         """End the attempt: the function waits, begins anew, or could not go on."""
+        ...
+
+    def offer(self, drafts: Sequence[Draft]) -> Any:
+        """Who takes the first of these children at once; None: they wait in their queues."""
+        ...
+
+    def made(self, drafts: Sequence[Draft], written: Written, offer: Any) -> None:
+        """These children were accepted."""
         ...
 
     def rest(self) -> None:
@@ -291,7 +299,10 @@ class Pump:
         told: list[list[tuple[Ask, One]]] = []
         while True:
             try:
-                ids = await self._recording.flush([ask.draft for ask in made if ask.draft])
+                drafts = [ask.draft for ask in made if ask.draft]
+                offer = self._host.offer(drafts) if drafts else None
+                taking = offer and offer.taking
+                written = await self._recording.flush(drafts, taking=taking)
             except KeyConflict as conflict:
                 known = conflict.refused
                 refused = [ask for ask in made if ask.draft and ask.draft.id in known]
@@ -301,8 +312,10 @@ class Pump:
                 self._recording.add(Came([one for _, one in told[-1]]), decides=True)
                 made = [ask for ask in made if ask not in refused]
                 continue
-            for ask, id in zip(made, ids, strict=True):
-                self._belongs(ask, id)
+            if drafts and written:
+                for ask, id in zip(made, written.children, strict=True):
+                    self._belongs(ask, id)
+                self._host.made(drafts, written, offer)
             self._told += told
             return
 

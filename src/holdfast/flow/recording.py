@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from holdfast.answers import Step
+from holdfast.answers import Step, Taking, Written
 from holdfast.errors import StoreUnreachable
 from holdfast.flow.entries import Entry, write
 from holdfast.store import Flows
@@ -49,21 +49,30 @@ class Recording:
         self._consumed.append(signal)
 
     async def flush(
-        self, children: Sequence[Draft] = (), *, seen: Sequence[int] = ()
-    ) -> list[UUID]:
-        """Write all that was added. Answers the children's ids. Raises `LeaseLost`."""
+        self,
+        children: Sequence[Draft] = (),
+        *,
+        seen: Sequence[int] = (),
+        taking: Taking | None = None,
+    ) -> Written | None:
+        """Write all that was added. Answers what became of the children. Raises `LeaseLost`."""
         async with self._busy:
             steps, consumed = self._pending.copy(), self._consumed.copy()
             if not steps:
-                return []
-            ids = await surely(
+                return None
+            found = await surely(
                 lambda: self._store.record(
-                    self._lease, steps, consumed=consumed, seen=seen, children=children
+                    self._lease,
+                    steps,
+                    consumed=consumed,
+                    seen=seen,
+                    children=children,
+                    taking=taking,
                 )
             )
             del self._pending[: len(steps)], self._consumed[: len(consumed)]
             self.decides = bool(self._pending)
-            return ids
+            return found
 
     async def restart(self, payload: bytes) -> None:
         """Forget all of it: the function begins anew, with other arguments."""
@@ -77,7 +86,8 @@ class Recording:
     ) -> list[UUID]:
         """The children's ids once more: nothing new is written."""
         steps = [write(position, entry) for position, entry in entries]
-        return await surely(lambda: self._store.record(self._lease, steps, children=children))
+        ask = await surely(lambda: self._store.record(self._lease, steps, children=children))
+        return ask.children
 
 
 async def surely(ask: Callable[[], Awaitable[T]]) -> T:

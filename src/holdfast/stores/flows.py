@@ -6,13 +6,14 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from holdfast.answers import Ending, Journal, News, Progress, Signal, Step
+from holdfast.answers import Ending, Journal, News, Progress, Signal, Step, Taking, Written
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.driver import Driver, DuplicateTask
 from holdfast.stores.prepared import accepted, columns
 from holdfast.stores.producing import Producing
 from holdfast.stores.sharing import Together
+from holdfast.stores.working import seconds_of
 from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import MAX_SIZE, check_payload
 from holdfast.tasks.task import Draft, Lease, TaskStatus
@@ -23,6 +24,7 @@ _ROUND_ABOUT = 128 * 1024  # bytes: the names, and how a failure came about
 _Steps = tuple[Lease, Sequence[Step]]
 _Verdict = tuple[bool, Sequence[int] | None]
 _NOBODY = dict.fromkeys(columns([], []))
+_NOTHING = Written(children=[], leased=frozenset())
 
 
 class Flows(Producing):
@@ -42,14 +44,15 @@ class Flows(Producing):
         consumed: Sequence[UUID] = (),
         seen: Sequence[int] = (),
         children: Sequence[Draft] = (),
-    ) -> list[UUID]:
+        taking: Taking | None = None,
+    ) -> Written:
         _check(steps)
         if children and not steps:
             raise InvalidInput("children are recorded together with the steps that ask for them")
         if self._share and steps and not (consumed or seen or children):
             held, conflicts = await self._journaling().ask((lease, steps))
             await self._judge(lease, held, conflicts)
-            return []
+            return _NOTHING
         asked = columns(children, await self._lanes_of(children, None)) if children else _NOBODY
         parameters = {
             "id": lease.task,
@@ -61,13 +64,21 @@ class Flows(Producing):
             "consumed": list(consumed),
             "seen": list(seen),
             **asked,
+            "worker": taking and taking.worker,
+            "taking": taking and taking.grant,
+            "lease": taking and seconds_of("lease", taking.lease),
+            "most": taking.most if taking else 0,
         }
         try:
             ((held, conflicts, *taken),) = await self._call("record", **parameters)
         except DuplicateTask:  # asked again while the first was being written: now it is
             ((held, conflicts, *taken),) = await self._call("record", **parameters)
         await self._judge(lease, held, conflicts)
-        return accepted(self._driver, children, [taken]).all_or_none() if children else []
+        if not children:
+            return _NOTHING
+        *taken, leased = taken
+        ids = accepted(self._driver, children, [taken]).all_or_none()
+        return Written(children=ids, leased=frozenset(self._uuids(leased or ())))
 
     async def _judge(self, lease: Lease, held: bool, conflicts: Sequence[int] | None) -> None:
         if not held:

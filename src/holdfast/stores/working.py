@@ -1,7 +1,7 @@
 """What a worker does. Every write names the lease, and learns whether it still holds."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import zip_longest
 from typing import Any
@@ -152,6 +152,7 @@ class Working(Base):
         *,
         default_tries: int = 3,
         conn: Any = None,
+        is_awake: Callable[[UUID], bool] | None = None,
     ) -> frozenset[UUID]:
         if not settlements:
             return frozenset()
@@ -160,6 +161,8 @@ class Working(Base):
         accepted, parents = await self._settle(settlements, "holder", default_tries)
         refused = _left_out(settlements, accepted)
         refused = await self._really_refused(refused) if refused else []
+        if is_awake:
+            parents = [parent for parent in parents if not is_awake(parent)]
         await self._wake(parents + _waiting(settlements))
         return frozenset(lease.task for lease in refused)
 

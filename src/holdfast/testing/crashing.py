@@ -6,9 +6,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, cast
-from uuid import UUID
 
-from holdfast.answers import Step
+from holdfast.answers import Step, Written
 from holdfast.store import Store
 from holdfast.tasks.task import Draft, Lease
 
@@ -173,15 +172,16 @@ class _Dying:
         *,
         children: Sequence[Draft] = (),
         **seen: Any,
-    ) -> list[UUID]:
+    ) -> Written:
         crash = next((c for c in self._crashes if c.comes_with(self._type, steps)), None)
         if crash and crash.during:
             await self._die(crash)
-        ids = await self._store.record(lease, steps, children=children, **seen)
-        self._accepted([draft for draft, id in zip(children, ids, strict=True) if draft.id == id])
+        found = await self._store.record(lease, steps, children=children, **seen)
+        made = zip(children, found.children, strict=True)
+        self._accepted([draft for draft, id in made if draft.id == id])
         if crash:
             await self._die(crash)
-        return ids
+        return found
 
     async def _die(self, crash: Crash) -> None:
         crash.happened = True

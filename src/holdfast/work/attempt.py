@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
-from holdfast.answers import Ending, Journal
+from holdfast.answers import Ending, Journal, Written
 from holdfast.context import Asking, Context
 from holdfast.errors import LeaseLost, Parked, StoreError, TaskCancelled
 from holdfast.executor import Executor
@@ -31,7 +31,8 @@ from holdfast.tasks.lifecycle import (
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Failure
+from holdfast.tasks.task import Claimed, Draft, Failure
+from holdfast.work.adoption import Offer
 from holdfast.work.holding import Holding
 from holdfast.work.transaction import Transaction
 
@@ -72,6 +73,10 @@ class Site(Protocol):
     def resume(self, attempt: "Attempt") -> Awaitable[None]:
         """It goes on, once there is a slot for it."""
         ...
+
+    def offer(self, attempt: "Attempt", drafts: Sequence[Draft]) -> Offer | None: ...
+
+    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None: ...
 
 
 class Flowing(Asking, Protocol):
@@ -211,6 +216,12 @@ class Attempt:
     async def resume(self) -> None:
         if self.resting:
             await self._site.resume(self)
+
+    def offer(self, drafts: Sequence[Draft]) -> Offer | None:
+        return self._site.offer(self, drafts)
+
+    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
+        self._site.made(drafts, written, offer)
 
     def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""

@@ -19,17 +19,21 @@ __all__ = ["Claiming", "Found"]
 
 logger = logging.getLogger("holdfast.worker")
 _MOST = 10_000  # in one claim
+_ALL_LANES = 500  # up to so many lanes are looked at by each claim
 _SOON = (0.5, 2.0)  # seconds after which a claim whose answer was lost is asked for once more
 _MOST_ASTRAY = 64  # the oldest: those sent while the store was away for long never arrived
 
 
 class Found:
-    """What a claim brought; `again`: more may be there, ask at once."""
+    """What a claim brought; `again`: more may be there, ask at once; `was_all`: there was no more,
+    though more was asked for."""
 
-    __slots__ = ("again", "next_due", "tasks")
+    __slots__ = ("again", "next_due", "tasks", "was_all")
 
-    def __init__(self, tasks: list[Claimed], next_due: float | None, again: bool) -> None:
-        self.tasks, self.next_due, self.again = tasks, next_due, again
+    def __init__(
+        self, tasks: list[Claimed], next_due: float | None, again: bool, was_all: bool = False
+    ) -> None:
+        self.tasks, self.next_due, self.again, self.was_all = tasks, next_due, again, was_all
 
 
 class Astray:
@@ -77,6 +81,7 @@ class Claiming:
         self._lanes: dict[int, Lane] = {}
         self._free: list[int] = []  # lanes without a limit
         self.limited: frozenset[Lane] = frozenset()
+        self.free: frozenset[Lane] = frozenset()
         self._after: int | None = None
         self._turn = itertools.count(1)
         self._served: dict[str, int] = {}
@@ -115,7 +120,11 @@ class Claiming:
         if len(self._served) or len({lane.tenant for lane in self._lanes.values()}) > 1:
             for tenant in {task.lane.tenant for task in answer.tasks}:
                 self._served[tenant] = next(self._turn)
-        return Found(answer.tasks, answer.next_due, again=answer.contended is not None)
+        again = answer.contended is not None
+        less = len(answer.tasks) < min(want, _MOST)
+        # Of very many lanes one claim looks at some.
+        was_all = less and not again and len(self._lanes) == len(lanes) <= _ALL_LANES
+        return Found(answer.tasks, answer.next_due, again, was_all)
 
     async def _answer(self, lanes: list[int], want: int, sent: int) -> ClaimAnswer:
         grant = new_grant()
@@ -195,4 +204,5 @@ class Claiming:
         self._known = answer.change
         self._lanes = {id: lane for id, lane in answer.lanes.items() if serving.serves(lane)}
         self._free = [id for id in self._lanes if id not in answer.limited]
+        self.free = frozenset(self._lanes[id] for id in self._free)
         self.limited = frozenset(self._lanes[id] for id in answer.limited & self._lanes.keys())

@@ -33,9 +33,11 @@ class Settling:
         *,
         default_tries: int,
         written: Callable[[Sequence[Ended], frozenset[UUID]], None],
+        is_awake: Callable[[UUID], bool] = lambda task: False,
     ) -> None:
         self._store, self._holding, self._observer = store, holding, observer
         self._default_tries, self._written = default_tries, written
+        self._is_awake = is_awake
         self._pending: list[Ended] = []
         self._wake = asyncio.Event()
         self._insisting: set[asyncio.Task[None]] = set()
@@ -97,6 +99,7 @@ class Settling:
                 refused = await self._store.settle(
                     [(ended.task.lease, ended.settlement) for ended in batch],
                     default_tries=self._default_tries,
+                    is_awake=self._is_awake,
                 )
             except Exception as error:
                 self._holding.resume(leases)

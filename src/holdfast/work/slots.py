@@ -9,14 +9,15 @@ from contextvars import copy_context
 from typing import Any, Protocol
 from uuid import UUID
 
-from holdfast.answers import Ending, Journal
+from holdfast.answers import Ending, Journal, Written
 from holdfast.context import running
 from holdfast.executor import Executor
 from holdfast.function import Function
 from holdfast.observer import Ended
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
-from holdfast.tasks.task import Claimed, Lease, TaskStatus
+from holdfast.tasks.task import Claimed, Draft, Lease, TaskStatus
+from holdfast.work.adoption import Adoption, Offer
 from holdfast.work.attempt import Attempt, Flowing, Why
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
@@ -67,11 +68,12 @@ class Slots:
         default_tries: int,
         begin_flow: Callable[[Attempt, Journal | None], Flowing],
         hungry: Callable[[], None],
+        adoption: Adoption | None = None,
     ) -> None:
         self.count = count
         self.store, self.holding = store, holding
         self.worker_id, self.default_tries = worker_id, default_tries
-        self._begin_flow = begin_flow
+        self._begin_flow, self._adoption = begin_flow, adoption
         self._functions, self._executors = functions, executors
         self._settling, self._hungry = settling, hungry
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
@@ -356,9 +358,25 @@ class Slots:
             await turn
         self._wakes(attempt)
 
+    def offer(self, attempt: Attempt, drafts: Sequence[Draft]) -> Offer | None:
+        """Which of its children start here at once: it will rest, and leave them its slot."""
+        if self._adoption is None or self._closed or self._solitude:
+            return None
+        own = 0 if attempt.resting else 1
+        return self._adoption.offer(drafts, self.count - self.occupied - len(self._ahead) + own)
+
+    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
+        if self._adoption:
+            self._adoption.made(drafts, written, offer)
+
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False
         self._resting.discard(attempt)
+
+    def is_awake(self, task: UUID) -> bool:
+        """A function that is here: it hears of what it waits for, or looks when it is put down."""
+        attempt = self._flows.get(task)
+        return attempt is not None and attempt.began is not None
 
     def hint(self, task: UUID) -> bool:
         """Something may have come for it; whether it is here."""

@@ -20,6 +20,7 @@ from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
+from holdfast.work.adoption import Adoption
 from holdfast.work.attempt import Attempt, Flowing
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
@@ -99,6 +100,7 @@ class Worker:
         self._pace = Pace(settings.polling)
         self._wake = asyncio.Event()
         self._draining = False
+        self._exhausted = False  # the last claim brought all that there was, and nothing came since
         self._acquired = 0
         self._hinted = False
         self._grace = 0.0
@@ -120,6 +122,18 @@ class Worker:
             observer,
             default_tries=settings.default_tries,
             written=self._written,
+            is_awake=lambda task: self._slots.is_awake(task),
+        )
+        adoption = Adoption(
+            worker=record.id,
+            lease=settings.lease,
+            claiming=self._claiming,
+            holding=holding,
+            notifier=notifier,
+            observer=observer,
+            take=self._take,
+            look_now=self.look_now,
+            is_idle=lambda: self._exhausted,
         )
         self._slots = Slots(
             settings.slots,
@@ -130,8 +144,9 @@ class Worker:
             holding=holding,
             worker_id=record.name,
             default_tries=settings.default_tries,
+            adoption=adoption,
             begin_flow=lambda attempt, journal: begin_flow(store, attempt, journal),
-            hungry=self._wake.set,
+            hungry=self._hunger,
         )
         self._renewal = Renewal(
             opening=opening,
@@ -182,7 +197,16 @@ class Worker:
     def look_now(self) -> None:
         """There may be work: do not rest."""
         self._pace.snap_back()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._exhausted = False
         self._wake.set()
+
+    def _hunger(self) -> None:
+        """There is room for more: if there is more."""
+        if not self._exhausted:
+            self._wake.set()
 
     def work_came(self) -> None:
         """Tasks became ready that nobody gave a hint of: others may have more room for them."""
@@ -256,6 +280,7 @@ class Worker:
             await self._look_for_astray()
             now, ahead = self._slots.appetite()
             if now + ahead <= 0:
+                self._exhausted = False  # as long as nobody looks, nobody knows
                 await self._rest(_sooner(self._slots.patience, self._claiming.patience))
                 self._slots.hand_back_stale()
                 continue
@@ -269,12 +294,14 @@ class Worker:
                 continue
             reachable = True
             self.vitals.answered()
+            self._exhausted = found.was_all and not self._wake.is_set()
             if found.tasks:
                 self._pace.snap_back()
                 self._take(found.tasks)
                 if len(found.tasks) <= _FEW:
                     await asyncio.sleep(0)  # they start before we ask for more
-            elif not found.again:
+            # Where a claim brought less than it could have, only a hint or a clock brings more.
+            if self._exhausted or not (found.tasks or found.again):
                 seconds = self._pace.rest(found.next_due, random.random())
                 self._observer.rested(seconds)
                 # Not past what was taken ahead, which somebody else may be free for.
@@ -346,13 +373,15 @@ class Worker:
         others; a child's end is for its parent."""
         self._slots.fill()
         if any(one.settlement.delay is not None for one in batch):
-            self._wake.set()  # it may be due before the next look
+            self._look_again()  # it may be due before the next look
         if refused:
             batch = [e for e in batch if e.task.lease.task not in refused]
         self._tell_families(batch)
         limited = self._claiming.limited
         back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
+        if back:
+            self._exhausted = False
         if back or room:
             self._notifier.tell(Hint("work", queue) for queue in back | room)
         if room:

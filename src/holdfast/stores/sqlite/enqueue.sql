@@ -52,6 +52,20 @@ values (
 insert into ready (lane, np, seq, id, fence, tries, alone, child)
 values (:lane, :np, :seq, :id, :fence, :tries, :alone, :child)
 
+-- name: lane.open
+select l.id
+from lane l
+where l.id = :id and l.gates is null and not l.paused
+
+-- name: accept.lease
+insert into lease (
+  id, grant_id, worker, seq, lease_timeout, boot, boot_end, started_at,
+  lane, fence, np, tries, alone, child
+)
+values (
+  :id, :grant, :worker, :seq, :now + :lease, :boot, :boot_now + :lease, :now, :lane, 1, :np, 1, 0, :child
+)
+
 -- name: later.add
 insert into later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes)
 values (:id, :run_at, :lane, :fence, :np, :tries, :alone, :child, :key, :waiting, :wakes)

@@ -125,3 +125,8 @@ where l.waiting is not null
     or l.wakes <= (select count(*) from wake w where w.id = l.id)
   )
 limit :batch
+
+-- name: lease.of_grant
+select l.id
+from lease l
+where l.id = :id and l.grant_id = :grant

@@ -41,7 +41,9 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _procedure(run: Procedure, *, writes: bool = True, page: bool = False) -> Verb:
-    names = frozenset(signature(run).parameters) - {"s"}
+    """Parameters with a default are for other procedures that call it."""
+    parameters = signature(run).parameters.items()
+    names = frozenset(n for n, p in parameters if p.default is p.empty and n != "s")
     return Verb(run=run, parameters=names, writes=writes and not page, page=page)
 
 

@@ -109,6 +109,10 @@ create function holdfast.accept(
   while_pendings boolean[],
   concurrency_keys text[],
   parents uuid[],
+  p_worker bigint default null,            -- who takes the first p_most of them at once, where nothing limits them
+  p_grant uuid default null,
+  p_lease float8 default null,
+  p_most int default 0,
   out taken_ids uuid[],
   out taken_by uuid[],
   out conflicts boolean[]
@@ -152,7 +156,29 @@ begin
     as a (id, parent, delay, run_at, expires, lane, np, max_tries, key, concurrency_key, policy, payload)
   where skipped = '{}' or a.id <> all (skipped);
 
-  if delays is null and run_ats is null and concurrency_keys is null then
+  if p_most > 0 and keys is null and delays is null and run_ats is null and concurrency_keys is null then
+    perform pg_advisory_xact_lock_shared(hashtext('holdfast.limits'));  -- as a claim does
+    with asked as materialized (
+      select
+        a.id, a.lane, a.np, a.parent is not null as child, nextval('holdfast.place') as seq,
+        a.n <= p_most and l.gates is null and not l.paused as at_once
+      from unnest(ids, lanes, nps, parents) with ordinality as a (id, lane, np, parent, n)
+      join holdfast.lane l on l.id = any (array[a.lane])
+    ), leased as (
+      insert into holdfast.lease (
+        id, grant_id, worker, seq, lease_timeout, started_at, lane, fence, np, tries, alone, child
+      )
+      select
+        a.id, p_grant, p_worker, a.seq, stamp + make_interval(secs => p_lease), stamp,
+        a.lane, 1, a.np, 1, false, a.child
+      from asked a
+      where a.at_once
+    )
+    insert into holdfast.ready (seq, id, lane, fence, np, tries, alone, child)
+    select a.seq, a.id, a.lane, 0, a.np, 0, false, a.child
+    from asked a
+    where not a.at_once;
+  elsif delays is null and run_ats is null and concurrency_keys is null then
     insert into holdfast.ready (id, lane, fence, np, tries, alone, child)
     select a.id, a.lane, 0, a.np, 0, false, a.parent is not null
     from unnest(ids, lanes, nps, parents) as a (id, lane, np, parent)

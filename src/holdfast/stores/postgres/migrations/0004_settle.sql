@@ -425,11 +425,16 @@ create function holdfast.record(
   while_pendings boolean[],
   concurrency_keys text[],
   parents uuid[],
+  p_worker bigint,
+  p_taking uuid,
+  p_lease float8,
+  p_most int,
   out held boolean,
   out conflicts int[],
   out taken_ids uuid[],
   out taken_by uuid[],
-  out key_conflicts boolean[]
+  out key_conflicts boolean[],
+  out leased uuid[]
 )
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -459,7 +464,7 @@ begin
     into taken_ids, taken_by, key_conflicts
     from holdfast.accept(
       ids, lanes, nps, payloads, max_tries, policies, delays, run_ats, expires, keys, tenants,
-      fingerprints, while_pendings, concurrency_keys, parents
+      fingerprints, while_pendings, concurrency_keys, parents, p_worker, p_taking, p_lease, p_most
     ) a;
     if true = any (key_conflicts) then
       return;
@@ -494,6 +499,14 @@ begin
 
   update holdfast.signal s set consumed = true where s.signal = any (p_consumed) and s.id = p_id;
   delete from holdfast.wake w where w.seq = any (p_seen) and w.id = p_id;
+  if p_most > 0 then
+    leased := array(
+      select l.id
+      from unnest(ids) as a (id)
+      join holdfast.lease l on l.id = any (array[a.id])
+      where l.grant_id = p_taking
+    );
+  end if;
 end $$;
 
 

@@ -33,8 +33,11 @@ def accept(
     while_pendings: list[bool | None] | None,
     concurrency_keys: list[str | None] | None,
     parents: list[UUID | None] | None,
+    holder: dict[str, Any] | None = None,
+    most: int = 0,
 ) -> Answer:
-    """Whole lists may be None: then nobody asked for that."""
+    """Whole lists may be None: then nobody asked for that. `holder` takes the first `most` of them
+    at once, where nothing limits them."""
     skipped: set[UUID] = set()
     answer: Answer = [(None, None, None)]
     if keys is not None:
@@ -59,7 +62,7 @@ def accept(
     if skipped:
         kept = [n for n, id in enumerate(ids) if id not in skipped]
         asked = {name: c and [c[n] for n in kept] for name, c in asked.items()}
-    _write(s, asked)
+    _write(s, asked, holder if keys is None else None, most)
     return answer
 
 
@@ -69,19 +72,42 @@ def known(s: Session, *, ids: list[UUID]) -> list[tuple[bytes, bytes | None]]:
     return [(id, type and fingerprint(type, payload)) for id, type, payload in rows]
 
 
-def _write(s: Session, asked: dict[str, Any]) -> None:
+def _write(s: Session, asked: dict[str, Any], holder: dict[str, Any] | None, most: int) -> None:
     if not asked["id"]:
         return
     s.each("task.add", **asked)
-    _place(s, asked)
+    if holder and asked["run_at"] is None and asked["concurrency_key"] is None:
+        _place(s, _take(s, asked, holder, most))
+    else:
+        _place(s, asked)
     if asked["expires_at"]:
         expiring = [(id, at) for id, at in zip(asked["id"], asked["expires_at"], strict=True) if at]
         s.each("expiry.add", id=[e[0] for e in expiring], expires_at=[e[1] for e in expiring])
 
 
+def _take(s: Session, asked: dict[str, Any], holder: dict[str, Any], most: int) -> dict[str, Any]:
+    """Lease the first of them where nothing limits their lanes; answers the others."""
+    lanes, parents = asked["lane"], asked["parent"]
+    open_lanes = {lane for (lane,) in s.each("lane.open", id=sorted(set(lanes[:most])))}
+    taken = [n for n, lane in enumerate(lanes[:most]) if lane in open_lanes]
+    s.each(
+        "accept.lease",
+        id=[asked["id"][n] for n in taken],
+        lane=[lanes[n] for n in taken],
+        np=[asked["np"][n] for n in taken],
+        seq=s.numbers("place", len(taken)),
+        child=[bool(parents and parents[n]) for n in taken],
+        **holder,
+    )
+    left = sorted(set(range(len(lanes))) - set(taken))
+    return {name: column and [column[n] for n in left] for name, column in asked.items()}
+
+
 def _place(s: Session, asked: dict[str, Any]) -> None:
     """Where each waits: ready, later, or behind its key."""
     ids, lanes, nps = asked["id"], asked["lane"], asked["np"]
+    if not ids:
+        return
     dues, keys, parents = asked["run_at"], asked["concurrency_key"], asked["parent"]
     children: Any = [parent is not None for parent in parents] if parents else False
     begun = {"fence": 0, "tries": 0, "alone": False}

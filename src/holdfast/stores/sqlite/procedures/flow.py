@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast.stores.sqlite.procedures.endings import wake
 from holdfast.stores.sqlite.procedures.enqueue import accept
 from holdfast.stores.sqlite.procedures.keys import key_holders
-from holdfast.stores.sqlite.session import Session, bytes_of
+from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
 __all__ = ["news", "progress", "record", "record_steps", "restart", "send_signal"]
 
@@ -38,12 +38,17 @@ def record(
     while_pendings: list[bool | None] | None,
     concurrency_keys: list[str | None] | None,
     parents: list[UUID | None] | None,
+    worker: int | None,
+    taking: UUID | None,
+    lease: float | None,
+    most: int,
 ) -> list[tuple[Any, ...]]:
     """Whether the lease holds, which positions have other values recorded, and which of the
-    children's keys were taken already, by whom, and whether by other work."""
+    children's keys were taken already, by whom, and whether by other work; which children
+    `worker` holds already."""
     fence = s.value("lease.fence", id=id, grant=grant)
     if fence is None:
-        return [(False, None, None, None, None)]
+        return [(False, None, None, None, None, None)]
     steps: dict[str, Any] = {
         "id": id.bytes,
         "position": positions,
@@ -53,7 +58,7 @@ def record(
     }
     conflicts = sorted(position for (position,) in s.each("step.conflict", **steps))
     if conflicts:
-        return [(True, conflicts, None, None, None)]
+        return [(True, conflicts, None, None, None, None)]
     taken: tuple[Any, ...] = (None, None, None)
     # Else this very call was written before, children and all.
     if ids and not s.each("step.any", id=id.bytes, position=positions):
@@ -74,15 +79,26 @@ def record(
             while_pendings=while_pendings,
             concurrency_keys=concurrency_keys,
             parents=parents,
+            holder=_holder(worker, taking, lease),
+            most=most,
         )
         if any(taken[2] or ()):
-            return [(True, None, *taken)]
+            return [(True, None, *taken, None)]
     elif keys:
         taken = _held_keys(s, ids or [], keys, tenants or [])
     s.each("step.add", **steps, fence=fence)
     s.each("signal.consume", signal=bytes_of(consumed), id=id.bytes)
     s.each("wake.forget", seq=seen, id=id.bytes)
-    return [(True, None, *taken)]
+    leased: list[Any] = []
+    if most and taking:
+        leased = s.each("lease.of_grant", id=bytes_of(ids or []), grant=taking.bytes)
+    return [(True, None, *taken, [id for (id,) in leased])]
+
+
+def _holder(worker: int | None, taking: UUID | None, lease: float | None) -> dict[str, Any] | None:
+    if worker is None or taking is None or lease is None:
+        return None
+    return {"worker": worker, "grant": taking.bytes, "lease": micros(lease)}
 
 
 def record_steps(

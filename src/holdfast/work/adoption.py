@@ -1,0 +1,84 @@
+"""Children of durable functions as they are made: some are taken here and now, without a claim in
+between; of the others those are told who may be free for them."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import takewhile
+
+from holdfast.answers import Taking, Written
+from holdfast.ids import new_grant
+from holdfast.notifier import Hint, Notifier
+from holdfast.observer import Observer
+from holdfast.tasks.task import Claimed, Draft, Lease
+from holdfast.work.claiming import Claiming
+from holdfast.work.holding import Holding
+
+__all__ = ["Adoption", "Offer"]
+
+
+class Offer:
+    """What this worker would take, and when it said so."""
+
+    __slots__ = ("sent", "taking")
+
+    def __init__(self, taking: Taking, sent: int) -> None:
+        self.taking, self.sent = taking, sent
+
+
+class Adoption:
+    """Only while nothing else waits for this worker: children never overtake what came before."""
+
+    def __init__(
+        self,
+        *,
+        worker: int,
+        lease: timedelta,
+        claiming: Claiming,
+        holding: Holding,
+        notifier: Notifier,
+        observer: Observer,
+        take: Callable[[list[Claimed]], None],
+        look_now: Callable[[], None],
+        is_idle: Callable[[], bool],
+    ) -> None:
+        self._worker, self._lease = worker, lease
+        self._take, self._look_now, self._is_idle = take, look_now, is_idle
+        self._claiming, self._holding = claiming, holding
+        self._notifier, self._observer = notifier, observer
+
+    def offer(self, drafts: Sequence[Draft], room: int) -> Offer | None:
+        if room < 1 or not self._is_idle():
+            return None
+        free = self._claiming.free
+        most = sum(1 for _ in takewhile(lambda draft: draft.lane in free, drafts[:room]))
+        if not most:
+            return None
+        taking = Taking(worker=self._worker, grant=new_grant(), lease=self._lease, most=most)
+        return Offer(taking, self._holding.now())
+
+    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
+        """They were accepted, and some of them taken."""
+        new = [d for d, id in zip(drafts, written.children, strict=True) if d.id == id]
+        self._observer.enqueued(new)
+        if offer and written.leased:
+            taken = [_claimed(d, offer.taking) for d in new if d.id in written.leased]
+            self._holding.add((task.lease for task in taken), offer.sent)
+            self._take(taken)
+        if others := {draft.queue for draft in new if draft.id not in written.leased}:
+            self._look_now()  # a hint of our own takes longer
+            self._notifier.tell(Hint("work", queue) for queue in others)
+
+
+def _claimed(draft: Draft, taking: Taking) -> Claimed:
+    """As a claim would have answered it."""
+    policy = draft.retry
+    return Claimed(
+        lease=Lease(draft.id, taking.grant, 1),
+        lane=draft.lane,
+        priority=draft.priority,
+        tries=1,
+        payload=draft.payload,
+        max_tries=draft.max_tries or (policy.max_attempts if policy else None),
+        retry=policy,
+        parent=draft.parent,
+    )

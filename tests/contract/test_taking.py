@@ -1,0 +1,106 @@
+"""Children that a worker takes as they are made: leased at once, where a claim could have them."""
+
+import pytest
+
+from holdfast.answers import Step, Taking
+from holdfast.errors import LeaseLost
+from holdfast.ids import new_grant
+from holdfast.tasks.limits import Limit
+from holdfast.tasks.task import Lease
+from tests.contract.acts import (
+    DONE,
+    MINUTE,
+    OTHER,
+    TYPE,
+    WORKER,
+    claim,
+    claim_one,
+    draft,
+    put_one,
+    status_of,
+)
+
+ASK = Step(position=0, kind="ask.child", name="work", value=b"{}")
+
+
+def taking(most=10):
+    return Taking(worker=WORKER, grant=new_grant(), lease=MINUTE, most=most)
+
+
+async def parent_of(store):
+    await put_one(store)
+    return (await claim_one(store)).lease
+
+
+async def test_children_are_leased_as_they_are_made(store):
+    lease, offer = await parent_of(store), taking(most=2)
+    children = [draft(parent=lease.task) for _ in range(3)]
+    written = await store.record(lease, [ASK], children=children, taking=offer)
+    ids = [child.id for child in children]
+    assert written.children == ids
+    assert written.leased == frozenset(ids[:2]), "as many as were wanted"
+    assert [await status_of(store, id) for id in ids] == ["running", "running", "pending"]
+    assert [task.lease.task for task in await claim(store, worker=OTHER)] == [ids[2]]
+    own = [Lease(id, offer.grant, 1) for id in ids[:2]]
+    assert (await store.renew(own, MINUTE)).lost == frozenset()
+    assert await store.settle([(one, DONE) for one in own]) == frozenset()
+    assert [a.fence for a in await store.attempts(ids[0])] == [1]
+    assert (await store.get(ids[0])).try_count == 1
+
+
+async def test_asked_again_after_a_lost_answer_the_same_ones_are_leased(store):
+    lease, offer = await parent_of(store), taking()
+    children = [draft(parent=lease.task)]
+    for _ in range(2):
+        written = await store.record(lease, [ASK], children=children, taking=offer)
+        assert written.leased == {children[0].id}
+    (found,) = await store.claimed(worker=WORKER, grant=offer.grant)
+    assert (found.lease.fence, found.tries, found.parent) == (1, 1, lease.task)
+
+
+async def test_what_a_claim_could_not_have_is_not_taken(store):
+    lease = await parent_of(store)
+    await store.limit("type", "one.at.a.time", Limit(max_running=1))
+    await put_one(store, queue="closed")
+    await store.pause("closed")
+    wishes = [{"delay": MINUTE}, {"key": "k"}, {"concurrency_key": "c"}]
+    wishes += [{"type": "one.at.a.time"}, {"queue": "closed"}]
+    for position, wish in enumerate(wishes):
+        child = draft(parent=lease.task, **wish)
+        step = Step(position=position, kind="ask.child", name="work", value=b"{}")
+        written = await store.record(lease, [step], children=[child], taking=taking())
+        assert written.children == [child.id]
+        assert written.leased == frozenset(), wish
+        assert await status_of(store, child.id) == "pending"
+
+
+async def test_a_limit_that_comes_later_counts_what_was_taken(store):
+    lease = await parent_of(store)
+    child, second = draft(parent=lease.task, type="slow"), draft(type="slow")
+    await store.record(lease, [ASK], children=[child], taking=taking())
+    await store.limit("type", "slow", Limit(max_running=1))
+    await store.enqueue([second])
+    assert await claim(store, worker=OTHER) == []
+
+
+async def test_a_stale_parent_takes_nothing(store):
+    lease = await parent_of(store)
+    stale = Lease(lease.task, new_grant(), lease.fence)
+    child = draft(parent=lease.task)
+    with pytest.raises(LeaseLost):
+        await store.record(stale, [ASK], children=[child], taking=taking())
+    with pytest.raises(LookupError):
+        await store.get(child.id)
+    assert len(await store.leases()) == 1
+
+
+async def test_what_was_taken_and_lost_is_recovered(store):
+    lease, offer = await parent_of(store), taking()
+    child = draft(parent=lease.task)
+    await store.record(lease, [ASK], children=[child], taking=offer)
+    assert await store.revoke(child.id, 1)
+    (found,) = await store.recover()
+    assert found.lease.task == child.id
+    (again,) = await claim(store, worker=OTHER)
+    assert (again.lease.task, again.lease.fence, again.lane.type) == (child.id, 2, TYPE)
+    assert await store.settle([(Lease(child.id, offer.grant, 1), DONE)]) == {child.id}
