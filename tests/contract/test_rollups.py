@@ -214,6 +214,16 @@ async def test_many_who_count_while_many_write_count_everything_once(store, keep
     assert sum(sum(r.run) for r in found) == len(ids)
 
 
+async def test_whoever_comes_second_counts_nothing(store, keeper, dump):
+    await put(store, 2)
+    await finish(store, await claim(store))
+    ask = {"after": 0, "upto": 2, "bounds": list(BOUNDS)}
+    assert [row[0] for row in await keeper.driver.call("roll_up", **ask)] == [True]
+    before = await dump()
+    assert [row[0] for row in await keeper.driver.call("roll_up", **ask)] == [False]
+    assert await dump() == before
+
+
 async def test_numbers_are_kept_for_thirty_days(store, clock):
     await put_one(store)
     await finish(store, await claim_one(store))
