@@ -1,5 +1,6 @@
 """What a store answers: plain values, complete when born."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -16,6 +17,7 @@ __all__ = [
     "DeadLetterGroup",
     "Ending",
     "Event",
+    "EventPage",
     "Gate",
     "Journal",
     "Lanes",
@@ -201,10 +203,22 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     error: str | None
     verb: str | None  # of a refused write
+    type: str | None = None  # of the task, and where it belongs
+    queue: str | None = None
+    tenant: str | None = None
+
+
+class EventPage(list[Event]):
+    """Events in order. `last`: how far was read; resume there, also where nothing was found."""
+
+    def __init__(self, events: Iterable[Event], last: int) -> None:
+        super().__init__(events)
+        self.last = last
 
 
 class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of one queue. Counts stop at `CAP`: then `capped` is true and they are floors."""
+    """Numbers of one queue. Counts stop at `CAP`, and for one tenant among many others sooner:
+    then `capped` is true and they are floors."""
 
     queue: str
     paused: bool
@@ -232,6 +246,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     lease_timeout: datetime
     seconds_left: float
+    tenant: str
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):

@@ -104,9 +104,14 @@ class PostgresKeeper:
             )
         ]
         self._dump = " union all ".join(f"select '{t}', t::text from {t} t" for t in tables)
-        self._empty = "".join(f"delete from {t};" for t in tables if t != "lane_change") + (
-            "select setval('place', 1, false), setval('event', 1, false);"
-            "update test_clock set at = clock_timestamp();"
+        self._empty = "".join(f"delete from {t};" for t in tables if t != "lane_change")
+        self._empty = (
+            _FORGETTABLE
+            + self._empty
+            + (
+                "select setval('place', 1, false), setval('event', 1, false);"
+                "update test_clock set at = clock_timestamp();"
+            )
         )
 
     def store(self) -> SqlStore:
@@ -204,6 +209,7 @@ class SqliteKeeper:
     async def empty(self) -> None:
         tables = await self._tables()
         async with self.driver.transaction() as conn:
+            await conn.execute(_FORGETTABLE)
             for table in tables:
                 if table not in ("lane_change", "counter"):
                     await conn.execute(f"delete from {table}")
@@ -254,6 +260,11 @@ class SqliteKeeper:
             "and name <> 'migration' and name not like 'sqlite_%' order by 1"
         )
         return [name for (name,) in found]
+
+
+# The audit log only grows, but for what cleanup has marked.
+_FORGETTABLE = "insert into reached (name, seq) values ('audit', 9000000000000000000) "
+_FORGETTABLE += "on conflict (name) do update set seq = excluded.seq;"
 
 
 class _Undone(Exception):

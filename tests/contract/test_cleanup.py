@@ -5,6 +5,7 @@ import pytest
 from holdfast.answers import Step, WorkerRecord
 from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.ids import new_id
+from holdfast.records import LogLine
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
     FAILED,
@@ -83,6 +84,8 @@ async def test_a_forgotten_task_leaves_nothing_behind(store, clock, keeper):
     await store.renew([zombie], HOUR)
     claimed = await claim_one(store)
     await store.progress(claimed.lease, 50, "half", b"[1]")
+    line = LogLine(position=1, level="INFO", logger="job", message="half")
+    await store.log(claimed.lease, [line])
     await store.record(claimed.lease, [Step(position=1, name="a", value=b"1")])
     await store.send_signal(id, new_id(), "go", b"1")
     await store.cancel([id])

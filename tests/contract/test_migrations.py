@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.errors import SchemaMismatch
 from holdfast.ids import new_grant, new_id
+from holdfast.records import LogLine
 from holdfast.tasks.task import Lease
 from tests.contract.acts import DONE, claim_one, draft, finish, put_one, seconds
 
@@ -84,6 +85,7 @@ async def test_an_empty_database_asks_to_be_migrated(elsewhere):
             await place.driver.check()
 
 
+LINE = LogLine(position=1, level="INFO", logger="", message="")
 VERBS = {
     "enqueue": lambda s: s.enqueue([draft()]),
     "claim": lambda s: s.claim(worker=1, lanes=[1], want=1, lease=seconds(9)),
@@ -93,6 +95,12 @@ VERBS = {
     "get": lambda s: s.get(new_id()),
     "queue_loads": lambda s: s.queue_loads(),
     "pause": lambda s: s.pause("q"),
+    "key": lambda s: s.key("k"),
+    "note": lambda s: s.note("ann", "look"),
+    "begin_request": lambda s: s.begin_request("s", "k", b"d", token=new_grant()),
+    "log": lambda s: s.log(Lease(new_id(), new_grant(), 1), [LINE]),
+    "take_operations": lambda s: s.take_operations(new_grant()),
+    "roll_up": lambda s: s.roll_up(),
 }
 
 

@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from holdfast.ids import new_grant
-from holdfast.stores import views
+from holdfast.stores import following
 from holdfast.stores.sql import SqlStore
 from tests.contract.acts import claim_one, finish, put, put_one
 
@@ -22,7 +22,7 @@ async def _write_event(conn: asyncpg.Connection, keeper, id) -> None:
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch):
-    monkeypatch.setattr(views, "_PATIENCE", 3)
+    monkeypatch.setattr(following, "_PATIENCE", 3)
 
 
 async def test_a_late_commit_is_not_skipped(store, keeper):

@@ -14,6 +14,7 @@ import pytest
 from holdfast.answers import Renewed, Step
 from holdfast.errors import LeaseLost
 from holdfast.ids import new_grant, new_id
+from holdfast.records import LogLine
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Settlement
@@ -196,6 +197,13 @@ async def progress(store: SqlStore, lease: Lease) -> str:
     return "progress"
 
 
+async def log(store: SqlStore, lease: Lease) -> str:
+    line = LogLine(position=2, level="INFO", logger="late", message="still here")
+    with pytest.raises(LeaseLost, match="log"):
+        await store.log(lease, [line])
+    return "log"
+
+
 async def record(store: SqlStore, lease: Lease) -> str:
     news = await store.news(lease.task, [])
     with pytest.raises(LeaseLost, match="record"):
@@ -230,6 +238,7 @@ TRIES: list[Attempt] = [
     *map(settle, [DONE, FAILED, CANCELLED, retry(), snoozed(5), HANDED_BACK, waiting(5)]),
     renew,
     progress,
+    log,
     record,
     record_again,
     restart,
@@ -266,6 +275,8 @@ async def _scene(store: SqlStore, clock) -> Scene:
     id = await put_one(store, VICTIM, parent=parent, **fields)
     lease = (await claim_one(store)).lease
     await store.progress(lease, 10, "begun", b'"saved"')
+    line = LogLine(position=1, level="INFO", logger="job", message="begun")
+    await store.log(lease, [line])
     await store.record(lease, [Step(position=1, name="first", value=b"1")])
     await store.send_signal(id, new_id(), "go", b"1")
     return Scene(store, clock, id, lease, parent)

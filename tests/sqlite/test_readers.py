@@ -26,12 +26,12 @@ async def test_a_worker_does_not_wait_for_a_page(store, monkeypatch, ask):
 
     begun, go = threading.Event(), threading.Event()
 
-    def slow(s, *, cap):
+    def slow(s, *, cap, tenant):
         begun.set()
         go.wait(60)
         return []
 
-    verb = Verb(run=slow, parameters=frozenset({"cap"}), writes=False, page=True)
+    verb = Verb(run=slow, parameters=frozenset({"cap", "tenant"}), writes=False, page=True)
     monkeypatch.setitem(VERBS, "queue_loads", verb)
     page = asyncio.create_task(store.queue_loads())
     await asyncio.to_thread(begun.wait, 60)
@@ -70,12 +70,13 @@ def test_what_workers_ask_is_no_page_and_pages_do_not_write():
     pages = {name for name, verb in VERBS.items() if verb.page}
     assert pages.isdisjoint({"lapsed", "settled", "cancel_requested", "claimed", "lanes", "result"})
     assert {"queue_loads", "list_tasks", "events", "leases", "dead_letter_groups"} <= pages
+    assert {"audits", "logs", "operations", "rollups", "event_numbers"} <= pages
     assert {"standing", "standing_gates"} <= pages
     assert not any(VERBS[name].writes for name in pages)
 
 
 async def _loads(driver, cap):
-    return {row[0]: row[1:] for row in await driver.call("queue_loads", cap=cap)}
+    return {row[0]: row[1:] for row in await driver.call("queue_loads", cap=cap, tenant=None)}
 
 
 async def _mixed(store):

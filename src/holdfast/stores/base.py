@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -9,15 +10,16 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.errors import StoreError
+from holdfast.errors import InvalidInput, StoreError
 from holdfast.stores.driver import Driver, MisplacedTask, Row
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Failure, Lease
 
-__all__ = ["Base", "failure_of", "policy_bytes", "policy_of", "stands_twice"]
+__all__ = ["Base", "check_limit", "failure_of", "policy_bytes", "policy_of", "stands_twice"]
 
 logger = logging.getLogger("holdfast.store")
+_LONGEST_PAGE = 1000
 
 
 class Base:
@@ -45,6 +47,11 @@ class Base:
 
     def _uuids(self, values: Iterable[Any] | None) -> list[UUID]:
         return [self._driver.uuid(value) for value in values or ()]
+
+    def _at(self, value: Any) -> datetime:
+        instant = self._driver.instant(value)
+        assert instant is not None
+        return instant
 
     async def _look_up_lanes(self) -> frozenset[int]:
         """Remember all lanes; answers those that pass a limit, which may change."""
@@ -74,6 +81,11 @@ class Base:
             grants=[lease.grant for lease in leases],
             fences=[lease.fence for lease in leases],
         )
+
+
+def check_limit(limit: int) -> None:
+    if not 1 <= limit <= _LONGEST_PAGE:
+        raise InvalidInput(f"a page holds 1 to {_LONGEST_PAGE} rows, got {limit}")
 
 
 def stands_twice() -> StoreError:

@@ -5,8 +5,14 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from holdfast.errors import LeaseLost, StoreError
+from holdfast.stores.audits import Audits
 from holdfast.stores.driver import Driver
 from holdfast.stores.flows import Flows
+from holdfast.stores.keys import Keys
+from holdfast.stores.logs import Logs
+from holdfast.stores.operations import Operations
+from holdfast.stores.requests import Requests
+from holdfast.stores.rollups import Rollups
 from holdfast.stores.steering import Steering
 from holdfast.stores.upkeep import Upkeep
 from holdfast.stores.views import Views
@@ -14,7 +20,7 @@ from holdfast.stores.views import Views
 __all__ = ["SqlStore"]
 
 
-class SqlStore(Upkeep, Flows, Steering, Views):
+class SqlStore(Upkeep, Flows, Steering, Views, Keys, Audits, Requests, Logs, Operations, Rollups):
     """Keeps `holdfast.store.Store`."""
 
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:

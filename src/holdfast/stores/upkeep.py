@@ -9,12 +9,17 @@ from uuid import UUID
 from holdfast.answers import Recovered
 from holdfast.ids import new_grant
 from holdfast.stores.base import policy_of
+from holdfast.stores.requests import KEPT as REQUESTS
 from holdfast.stores.working import Working, seconds_of
 from holdfast.tasks.lifecycle import Facts, Lost, Settlement, settle
 from holdfast.tasks.names import check_delay, check_name
 from holdfast.tasks.task import Lease, TaskStatus
 
 __all__ = ["Upkeep"]
+
+_AUDITS = timedelta(days=365)
+_OPERATIONS = timedelta(days=30)
+_ROLLUPS = timedelta(days=30)
 
 
 class Upkeep(Working):
@@ -74,9 +79,22 @@ class Upkeep(Working):
         return bool(await self._call("take_turn", chore=name, every=seconds_of("every", every)))
 
     async def cleanup(
-        self, retention: timedelta, *, dead_letters: timedelta | None = None, batch: int = 500
+        self,
+        retention: timedelta,
+        *,
+        dead_letters: timedelta | None = None,
+        audits: timedelta = _AUDITS,
+        batch: int = 500,
     ) -> int:
         check_delay("retention", retention)
+        await self._call(
+            "forget_records",
+            audits=check_delay("audit retention", audits).total_seconds(),
+            requests=REQUESTS.total_seconds(),
+            operations=_OPERATIONS.total_seconds(),
+            rollups=_ROLLUPS.total_seconds(),
+            batch=batch,
+        )
         forgotten: int = await self._value(
             "cleanup",
             retention=retention.total_seconds(),

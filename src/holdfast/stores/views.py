@@ -1,8 +1,7 @@
 """Questions that people ask. Every list walks an index from its cursor; every count is capped."""
 
-import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from holdfast.answers import (
     DeadLetterGroup,
     Ending,
     Event,
+    EventPage,
     LeaseView,
     Page,
     QueueLoad,
@@ -17,8 +17,9 @@ from holdfast.answers import (
     TaskFilter,
     WorkerRecord,
 )
-from holdfast.errors import InvalidInput, UnknownTask
-from holdfast.stores.base import failure_of
+from holdfast.errors import UnknownTask
+from holdfast.stores.base import check_limit, failure_of
+from holdfast.stores.following import Following, first_gap
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
 from holdfast.stores.standing import Standings
 from holdfast.stores.steering import MOST_AT_ONCE
@@ -29,11 +30,10 @@ from holdfast.tasks.task import Attempt, Task, TaskStatus
 __all__ = ["CAP", "Views"]
 
 CAP = 10_000  # counts of one queue stop here
-_LONGEST_PAGE = 1000
-_PATIENCE = 200  # looks at open writers, 5 ms apart, before a read of events stops at the gap
+_SCAN = 1000  # events that are looked through for those of one tenant
 
 
-class Views(Standings):
+class Views(Standings, Following):
     """Keeps `holdfast.store.Views`."""
 
     async def get(self, task: UUID) -> Task:
@@ -75,7 +75,7 @@ class Views(Standings):
     async def list_tasks(
         self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50
     ) -> Page:
-        _check_limit(limit)
+        check_limit(limit)
         await self._look_up_lanes()
         # 0: tasks from a SQL prompt whose lane nobody has interned yet
         lanes = [0, *sorted(id for id, lane in list(self._lanes.items()) if _matches(filter, lane))]
@@ -91,25 +91,23 @@ class Views(Standings):
             stage, position = stage_after(stage)
         return await self._page(filter, ids, None)
 
-    async def events(self, after: int = 0, limit: int = 500) -> list[Event]:
-        _check_limit(limit)
-        events = await self._events(after, limit)
-        gap = _first_gap(events, after)
-        if gap is None:
-            return events
-        # A number is missing: its writer has not committed yet, or never will. Whoever may still
-        # write it holds a lock by now; once they are through, what is missing stays missing: up to
-        # the last one that was seen. Younger numbers may have gaps of their own.
-        last = events[-1].seq
-        open_writers = await self._writers()
-        for _ in range(_PATIENCE):
-            if not open_writers:
-                return [e for e in await self._events(after, limit) if e.seq <= last]
-            await asyncio.sleep(0.005)
-            open_writers &= await self._writers()
-        return [event for event in events if event.seq < gap]
+    async def events(
+        self, after: int = 0, limit: int = 500, *, tenant: str | None = None
+    ) -> EventPage:
+        check_limit(limit)
+        scan = limit if tenant is None else _SCAN
+        found = await self._events(after, scan)
+        numbers = [event.seq for event in found]
+        last = await self._settled_up_to(after, numbers)
+        if first_gap(after, numbers) is not None:
+            found = await self._events(after, scan)
+        events = [e for e in found if e.seq <= last and tenant in (None, e.tenant)]
+        if len(events) > limit:
+            events = events[:limit]
+            last = events[-1].seq
+        return EventPage(events, last)
 
-    async def queue_loads(self) -> list[QueueLoad]:
+    async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
         return [
             QueueLoad(
                 queue=row[0],
@@ -124,13 +122,18 @@ class Views(Standings):
                 oldest_age=row[9],
                 capped=bool(row[10]),
             )
-            for row in await self._call("queue_loads", cap=CAP)
+            for row in await self._call("queue_loads", cap=CAP, tenant=tenant)
         ]
 
     async def leases(
-        self, *, lapsed: bool = False, older_than: timedelta | None = None, limit: int = 500
+        self,
+        *,
+        lapsed: bool = False,
+        older_than: timedelta | None = None,
+        tenant: str | None = None,
+        limit: int = 500,
     ) -> list[LeaseView]:
-        _check_limit(limit)
+        check_limit(limit)
         older = None if older_than is None else seconds_of("older_than", older_than)
         return [
             LeaseView(
@@ -144,8 +147,11 @@ class Views(Standings):
                 started_at=self._at(row[7]),
                 lease_timeout=self._at(row[8]),
                 seconds_left=row[9],
+                tenant=row[10],
             )
-            for row in await self._call("leases", lapsed=lapsed, older=older, limit=limit)
+            for row in await self._call(
+                "leases", lapsed=lapsed, older=older, tenant=tenant, limit=limit
+            )
         ]
 
     async def workers(self) -> list[WorkerRecord]:
@@ -175,7 +181,7 @@ class Views(Standings):
         ]
 
     async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
-        _check_limit(limit)
+        check_limit(limit)
         return [
             Recovery(
                 seq=seq,
@@ -193,14 +199,19 @@ class Views(Standings):
     async def now(self) -> datetime:
         return self._at(await self._value("now"))
 
-    async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroup]:
-        _check_limit(limit)
+    async def dead_letter_groups(
+        self, limit: int = 50, *, tenant: str | None = None
+    ) -> list[DeadLetterGroup]:
+        check_limit(limit)
         return [
             DeadLetterGroup(
                 type=type, error_type=error_type, error=error, count=count, newest=self._at(newest)
             )
             for type, error_type, error, count, newest in await self._call(
-                "dead_letter_groups", cap=CAP, limit=limit
+                "dead_letter_groups",
+                cap=CAP if tenant is None else 10 * CAP,
+                tenant=tenant,
+                limit=limit,
             )
         ]
 
@@ -223,19 +234,14 @@ class Views(Standings):
                 at=self._at(at),
                 error=error,
                 verb=verb,
+                type=type,
+                queue=queue,
+                tenant=tenant,
             )
-            for seq, kind, id, fence, worker, by, at, error, verb in await self._call(
-                "events", after=after, limit=limit
-            )
-        ]
-
-    async def _writers(self) -> set[str]:
-        return {row[0] for row in await self._call("writers")}
-
-    def _at(self, value: Any) -> datetime:
-        instant = self._driver.instant(value)
-        assert instant is not None
-        return instant
+            for (
+                seq, kind, id, fence, worker, by, at, error, verb, type, queue, tenant,
+            ) in await self._call("events", after=after, limit=limit)
+        ]  # fmt: skip
 
     def _task(self, row: Sequence[Any]) -> Task:
         uuid, instant = self._driver.uuid, self._driver.instant
@@ -267,13 +273,6 @@ class Views(Standings):
         )
 
 
-def _first_gap(events: Sequence[Event], after: int) -> int | None:
-    for expected, event in enumerate(events, after + 1):
-        if event.seq != expected:
-            return expected
-    return None
-
-
 def _matches(filter: TaskFilter, lane: Lane | Task) -> bool:
     return (
         filter.queue in (None, lane.queue)
@@ -281,8 +280,3 @@ def _matches(filter: TaskFilter, lane: Lane | Task) -> bool:
         and filter.tenant in (None, lane.tenant)
         and (filter.tag is None or filter.tag in lane.tags)
     )
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= _LONGEST_PAGE:
-        raise InvalidInput(f"a page holds 1 to {_LONGEST_PAGE} rows, got {limit}")

@@ -122,7 +122,7 @@ order by x.seq desc
 limit :limit
 
 -- name: events
-select x.seq, x.kind, x.id, x.fence, x.worker, x.ended_by, x.at, x.error, x.verb
+select x.seq, x.kind, x.id, x.fence, x.worker, x.ended_by, x.at, x.error, x.verb, l.type, l.queue, l.tenant
 from (
   (
     select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
@@ -163,9 +163,12 @@ from (
     order by r.seq
     limit :limit
   )
+  order by seq
+  limit :limit
 ) x
+left join holdfast.task t on t.id = any (array[x.id])
+left join holdfast.lane l on l.id = any (array[t.lane])
 order by x.seq
-limit :limit
 
 -- name: writers
 select l.virtualtransaction
@@ -177,16 +180,17 @@ where l.locktype = 'relation'
 
 -- name: queue_loads
 select queue, paused, ready, scheduled, blocked, waiting, running, expired, failed, oldest_age, capped
-from holdfast.queue_loads(:cap)
+from holdfast.queue_loads(:cap, :tenant)
 
 -- name: leases
 select
   e.id, l.type, l.queue, e.worker, k.name, e.fence, e.tries, e.started_at, e.lease_timeout,
-  extract(epoch from e.lease_timeout - holdfast.clock())::float8
+  extract(epoch from e.lease_timeout - holdfast.clock())::float8, l.tenant
 from holdfast.lease e
 join holdfast.lane l on l.id = e.lane
 left join holdfast.worker k on k.id = e.worker
-where (not :lapsed or e.lease_timeout < holdfast.clock())
+where (:tenant::text is null or l.tenant = :tenant)
+  and (not :lapsed or e.lease_timeout < holdfast.clock())
   and (:older::float8 is null or e.started_at < holdfast.clock() - make_interval(secs => :older))
 order by e.lease_timeout
 limit :limit
@@ -220,6 +224,7 @@ from (
 ) o
 join holdfast.task t on t.id = o.id
 join holdfast.lane l on l.id = t.lane
+where :tenant::text is null or l.tenant = :tenant
 group by l.type, o.error_type
 order by count(*) desc, l.type, o.error_type
 limit :limit

@@ -101,22 +101,28 @@ order by o.seq desc
 limit :limit
 
 -- name: events.ended
-select o.seq, o.state, o.id, o.fence, o.worker, o.ended_by, o.finished_at, o.error, null
+select o.seq, o.state, o.id, o.fence, o.worker, o.ended_by, o.finished_at, o.error, null, l.type, l.queue, l.tenant
 from outcome o
+left join task t on t.id = o.id
+left join lane l on l.id = t.lane
 where o.seq > :after
 order by o.seq
 limit :limit
 
 -- name: events.attempts
-select a.seq, a.ended, a.id, a.fence, a.worker, a.ended_by, a.ended_at, a.error, null
+select a.seq, a.ended, a.id, a.fence, a.worker, a.ended_by, a.ended_at, a.error, null, l.type, l.queue, l.tenant
 from attempt a
+left join task t on t.id = a.id
+left join lane l on l.id = t.lane
 where a.seq > :after
 order by a.seq
 limit :limit
 
 -- name: events.refusals
-select r.seq, 'refused', r.id, r.fence, null, null, r.at, null, r.verb
+select r.seq, 'refused', r.id, r.fence, null, null, r.at, null, r.verb, l.type, l.queue, l.tenant
 from refusal r
+left join task t on t.id = r.id
+left join lane l on l.id = t.lane
 where r.seq > :after
 order by r.seq
 limit :limit
@@ -126,16 +132,21 @@ limit :limit
 -- name: loads.queues
 select q.name, q.paused
 from queue q
+where :tenant is null or exists (select 1 from lane l where l.queue = q.name and l.tenant = :tenant)
 order by q.name
 
 -- name: loads.ready
 select :queue, count(*)
 from (
-  select 1 from lane l cross join ready r on r.lane = l.id where l.queue = :queue limit :cap
+  select 1
+  from lane l
+  cross join ready r on r.lane = l.id
+  where l.queue = :queue and (:tenant is null or l.tenant = :tenant)
+  limit :cap
 )
 
 -- name: loads.scheduled
-select l.queue, sum(x.waiting is null), count(*)
+select l.queue, sum(x.waiting is null and (:tenant is null or l.tenant = :tenant)), count(*)
 from (
   select w.lane, w.waiting from later w where w.run_at < 9223372036854775807 order by w.run_at limit :cap
 ) x
@@ -143,13 +154,13 @@ join lane l on l.id = x.lane
 group by l.queue
 
 -- name: loads.waiting
-select l.queue, count(*)
+select l.queue, sum(:tenant is null or l.tenant = :tenant), count(*)
 from (select w.lane from later w where w.waiting is not null order by w.id limit :cap) x
 join lane l on l.id = x.lane
 group by l.queue
 
 -- name: loads.blocked
-select l.queue, count(*)
+select l.queue, sum(:tenant is null or l.tenant = :tenant), count(*)
 from (select b.lane from blocked b limit :cap) x
 join lane l on l.id = x.lane
 group by l.queue
@@ -158,10 +169,11 @@ group by l.queue
 select l.queue, count(*), sum(e.boot <> :boot or e.boot_end < :boot_now)
 from lease e
 join lane l on l.id = e.lane
+where :tenant is null or l.tenant = :tenant
 group by l.queue
 
 -- name: loads.failed
-select l.queue, count(*)
+select l.queue, sum(:tenant is null or l.tenant = :tenant), count(*)
 from (
   select o.id from outcome o where o.state = 'failed' and o.state <> 'done' order by o.seq desc limit :cap
 ) x
@@ -175,16 +187,19 @@ from lane l
 cross join task t on t.id = (
   select r.id from ready r where r.lane = l.id order by r.np, r.seq limit 1
 )
+where :tenant is null or l.tenant = :tenant
 group by l.queue
 
 -- name: leases
 select
   e.id, l.type, l.queue, e.worker, k.name, e.fence, e.tries, e.started_at, e.lease_timeout,
-  case when e.boot = :boot then e.boot_end - :boot_now else min(e.lease_timeout - :now, 0) end / 1e6
+  case when e.boot = :boot then e.boot_end - :boot_now else min(e.lease_timeout - :now, 0) end / 1e6,
+  l.tenant
 from lease e
 join lane l on l.id = e.lane
 left join worker k on k.id = e.worker
-where (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
+where (:tenant is null or l.tenant = :tenant)
+  and (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
   and (:older is null or e.started_at < :now - :older * 1e6)
 order by e.lease_timeout
 limit :limit
@@ -218,6 +233,7 @@ from (
 ) o
 join task t on t.id = o.id
 join lane l on l.id = t.lane
+where :tenant is null or l.tenant = :tenant
 group by l.type, o.error_type
 order by count(*) desc, l.type, o.error_type nulls last
 limit :limit

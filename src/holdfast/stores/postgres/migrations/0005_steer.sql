@@ -419,6 +419,7 @@ begin
   delete from holdfast.signal a where a.id = any (gone);
   delete from holdfast.wake a where a.id = any (gone);
   delete from holdfast.expiry a where a.id = any (gone);
+  delete from holdfast.task_log a where a.id = any (gone);
   return coalesce(gone, '{}');
 end $$;
 

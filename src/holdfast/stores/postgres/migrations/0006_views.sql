@@ -168,7 +168,7 @@ where o.state = 'failed';
 
 -- A function, so that it can say jit = off: compiling it took a hundred times as long as running it.
 
-create function holdfast.queue_loads(p_cap int)
+create function holdfast.queue_loads(p_cap int, p_tenant text)
 returns table (
   queue text, paused boolean, ready bigint, scheduled bigint, blocked bigint, waiting bigint, running bigint,
   expired bigint, failed bigint, oldest_age float8, capped boolean
@@ -180,6 +180,7 @@ as $$
 #variable_conflict use_column
 declare
   scan int := 10 * p_cap;                  -- rows that one pass looks at, whatever queue they are of
+  most_failed int := case when p_tenant is null then p_cap else scan end;
   stamp timestamptz := holdfast.clock();
 begin
   return query
@@ -193,6 +194,7 @@ begin
         select l.id as lane, 'ready' as kind
         from holdfast.lane l
         cross join lateral (select from holdfast.ready r where r.lane = l.id limit p_cap) r
+        where p_tenant is null or l.tenant = p_tenant
         limit scan
       )
       union all
@@ -201,15 +203,17 @@ begin
       (select b.lane, 'blocked' from holdfast.blocked b limit scan)
       union all
       select t.lane, 'failed'
-      from (select o.id from holdfast.outcome o where o.state = 'failed' order by o.seq desc limit p_cap) o
+      from (select o.id from holdfast.outcome o where o.state = 'failed' order by o.seq desc limit most_failed) o
       join holdfast.task t on t.id = any (array[o.id])
     ) x
     join holdfast.lane l on l.id = x.lane
+    where p_tenant is null or l.tenant = p_tenant
     group by l.queue
   ), held as materialized (
     select l.queue, count(*) as running, count(*) filter (where e.lease_timeout < stamp) as expired
     from holdfast.lease e
     join holdfast.lane l on l.id = e.lane
+    where p_tenant is null or l.tenant = p_tenant
     group by l.queue
   ), oldest as materialized (
     select l.queue, extract(epoch from stamp - min(t.created_at))::float8 as age
@@ -218,13 +222,14 @@ begin
       select r.id from holdfast.ready r where r.lane = l.id order by r.np, r.seq limit 1
     ) h
     join holdfast.task t on t.id = any (array[h.id])
+    where p_tenant is null or l.tenant = p_tenant
     group by l.queue
   ), whole as materialized (
     select
       (select sum(i.ready) from in_lane i) >= scan
       or (select count(*) from (select from holdfast.later limit scan) x) = scan
       or (select count(*) from (select from holdfast.blocked limit scan) x) = scan
-      or (select count(*) from (select from holdfast.outcome o where o.state = 'failed' limit p_cap) x) = p_cap as cut
+      or (select count(*) from (select from holdfast.outcome o where o.state = 'failed' limit most_failed) x) = most_failed as cut
   )
   select
     q.name, q.paused,
@@ -237,6 +242,8 @@ begin
   left join in_lane i on i.queue = q.name
   left join held h on h.queue = q.name
   left join oldest o on o.queue = q.name
+  where p_tenant is null
+    or exists (select from holdfast.lane l where l.queue = q.name and l.tenant = p_tenant)
   order by q.name;
 end $$;
 

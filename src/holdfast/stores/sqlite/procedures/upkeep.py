@@ -10,7 +10,7 @@ from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
 __all__ = ["cleanup", "discard", "expire", "forget_workers", "lapsed", "mark_stale", "take_turn"]
 
-_LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes", "expiry")
+_LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes", "expiry", "logs")
 
 
 def lapsed(s: Session, *, batch: int) -> list[tuple[Any, ...]]:

@@ -68,19 +68,19 @@ def events(s: Session, *, after: int, limit: int) -> list[tuple[Any, ...]]:
     return sorted(rows, key=_first)[:limit]
 
 
-def queue_loads(s: Session, *, cap: int) -> list[tuple[Any, ...]]:
-    """Each count reads at most `cap` rows. Where there may be more, they are floors, which the
-    last column says."""
-    queues = s.rows("loads.queues")
-    ready: dict[str, int] = dict(s.each("loads.ready", queue=[name for name, _ in queues], cap=cap))
-    later = s.rows("loads.scheduled", cap=cap)
-    scheduled = {queue: n for queue, n, _ in later}
-    blocked: dict[str, int] = dict(s.rows("loads.blocked", cap=cap))
-    waiting: dict[str, int] = dict(s.rows("loads.waiting", cap=cap))
-    failed: dict[str, int] = dict(s.rows("loads.failed", cap=cap))
-    held = {queue: counts for queue, *counts in s.rows("loads.held")}
-    oldest: dict[str, float] = dict(s.rows("loads.oldest"))
-    read = [sum(n for *_, n in later), *(sum(c.values()) for c in (blocked, waiting, failed))]
+def queue_loads(s: Session, *, cap: int, tenant: str | None) -> list[tuple[Any, ...]]:
+    """Each count reads at most `cap` rows, whosever they are. Where there may be more, they are
+    floors, which the last column says."""
+    whose = {"tenant": tenant}
+    queues = s.rows("loads.queues", **whose)
+    names = [name for name, _ in queues]
+    ready: dict[str, int] = dict(s.each("loads.ready", queue=names, cap=cap, **whose))
+    places = ("scheduled", "blocked", "waiting", "failed")
+    counts = [s.rows(f"loads.{place}", cap=cap, **whose) for place in places]
+    scheduled, blocked, waiting, failed = [{queue: n for queue, n, _ in c} for c in counts]
+    held = {queue: numbers for queue, *numbers in s.rows("loads.held", **whose)}
+    oldest: dict[str, float] = dict(s.rows("loads.oldest", **whose))
+    read = [sum(n for *_, n in c) for c in counts]
     return [
         (
             name,

@@ -1,0 +1,156 @@
+"""What the faces keep: requests, logs, numbers per minute, and how it is forgotten."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from msgspec.json import decode
+
+from holdfast.stores.sqlite.session import Session, json, micros
+
+__all__ = ["audits", "begin_request", "forget_records", "log", "roll_up", "rollups"]
+
+_COUNTED = {"done": "done", "failed": "failed", "cancelled": "cancelled", "retry": "retried"}
+
+
+def audits(
+    s: Session, *, after: int | None, before: int | None, tenant: str | None, limit: int
+) -> list[tuple[Any, ...]]:
+    if after is not None:
+        return s.rows("audits.after", after=after, tenant=tenant, limit=limit)
+    return s.rows("audits.before", before=before, tenant=tenant, limit=limit)
+
+
+def begin_request(
+    s: Session,
+    *,
+    scope: str,
+    key: str,
+    digest: bytes,
+    token: UUID,
+    patience: float,
+    kept: float,
+) -> list[tuple[Any, ...]]:
+    asked = {"scope": scope, "key": key, "digest": digest}
+    spans = {"patience": micros(patience), "kept": micros(kept)}
+    begun = s.rows("request.begin", **asked, token=token, **spans)
+    if begun:
+        return begun
+    return [
+        (said, None, None) if said == "other" else (said, status, body)
+        for said, status, body in s.rows("request.find", **asked)
+    ]
+
+
+def log(
+    s: Session,
+    *,
+    id: UUID,
+    grant: UUID,
+    positions: list[int],
+    ages: list[float],
+    levels: list[str],
+    loggers: list[str],
+    messages: list[str],
+    most: int,
+    most_bytes: int,
+) -> list[tuple[bool]]:
+    """As many lines as there is room for; the others are only counted."""
+    room = s.row("log.room", id=id, grant=grant)
+    if room is None:
+        return [(False,)]
+    fence, used, is_full, stored = room
+    for position, age, level, logger, message in zip(
+        positions, ages, levels, loggers, messages, strict=True
+    ):
+        used += len(message.encode()) + len(logger.encode()) if position > stored else 0
+        if is_full or position > most or used > most_bytes:
+            break
+        if position > stored:
+            line = {"level": level, "logger": logger, "message": message}
+            at = s.now - micros(age)
+            s.run("log.add", id=id, fence=fence, position=position, at=at, **line)
+            stored = position
+    if positions[-1] > stored:
+        s.run("log.full", id=id, fence=fence, position=most + 1, seen=positions[-1])
+    return [(True,)]
+
+
+def roll_up(s: Session, *, after: int, upto: int, bounds: list[float]) -> list[tuple[bool]]:
+    """Whoever comes second finds the mark moved, and counts nothing."""
+    s.run("rollup.start")
+    if not s.rows("rollup.move", after=after, upto=upto):
+        return [(False,)]
+    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for row in s.rows("rollup.happened", after=after, upto=upto):
+        groups.setdefault(row[:4], []).append(row[4:])
+    for home, rows in groups.items():
+        _add(s, dict(zip(("minute", "queue", "type", "tenant"), home, strict=True)), rows, bounds)
+    return [(True,)]
+
+
+def _add(
+    s: Session, home: dict[str, Any], rows: Sequence[tuple[Any, ...]], bounds: Sequence[float]
+) -> None:
+    kinds = Counter(row[0] for row in rows)
+    waits = [row[2] for row in rows if row[2] is not None]
+    runs = [row[3] for row in rows if row[3] is not None]
+    before = s.row("rollup.find", **home)
+    old_wait, old_run = map(decode, before) if before else ((), ())
+    s.run(
+        "rollup.write",
+        **home,
+        **{column: kinds[kind] for kind, column in _COUNTED.items()},
+        lost=sum(row[1] == "recovery" for row in rows),
+        wait=json(_histogram(waits, bounds, old_wait)),
+        wait_seconds=float(sum(waits)),
+        run=json(_histogram(runs, bounds, old_run)),
+        run_seconds=float(sum(runs)),
+    )
+
+
+def _histogram(spans: Iterable[float], bounds: Sequence[float], old: Sequence[int]) -> list[int]:
+    counts = list(old) or [0] * (len(bounds) + 1)
+    for span in spans:
+        counts[bisect_right(bounds, span)] += 1
+    return counts
+
+
+def rollups(
+    s: Session,
+    *,
+    since: datetime,
+    until: datetime,
+    step: float,
+    queue: str | None,
+    type: str | None,
+    tenant: str | None,
+) -> list[tuple[Any, ...]]:
+    asked = {"since": since, "until": until, "step": micros(step)}
+    whose = {"queue": queue, "type": type, "tenant": tenant}
+    waits: dict[int, list[int]] = {}
+    runs: dict[int, list[int]] = {}
+    for slot, _, wait, run in s.rows("rollup.buckets", **asked, **whose):
+        waits.setdefault(slot, []).append(wait)
+        runs.setdefault(slot, []).append(run)
+    return [
+        (*row[:6], waits[row[0]], row[6], runs[row[0]], row[7])
+        for row in s.rows("rollup.sums", **asked, **whose)
+    ]
+
+
+def forget_records(
+    s: Session, *, audits: float, requests: float, operations: float, rollups: float, batch: int
+) -> list[tuple[int]]:
+    forgotten = 0
+    mark = s.value("audit.old", kept=micros(audits), batch=batch)
+    if mark is not None:
+        s.run("audit.mark", seq=mark)
+        forgotten += s.run("audit.forget", seq=mark)
+    forgotten += s.run("request.forget", kept=micros(requests), batch=batch)
+    forgotten += s.run("operation.forget", kept=micros(operations), batch=batch)
+    forgotten += s.run("rollup.forget", kept=micros(rollups), batch=batch)
+    return [(forgotten,)]
