@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from holdfast.answers import Cancelling, Ending
+from holdfast.context import Context, entered
 from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
 from holdfast.function import Call, Function
-from holdfast.ids import new_id
+from holdfast.ids import derived_id, new_id
 from holdfast.notifier import Hint, Notifier
 from holdfast.store import Store
 from holdfast.tasks.payload import decode, encode
@@ -71,10 +73,41 @@ class Client:
         if len(conns) > 1:
             raise InvalidInput("calls that are dispatched together must share one conn=")
         (conn,) = conns.values() or (None,)
-        ids = await self.enqueue([draft for _, draft in made], conn=conn)
+        drafts = [draft for _, draft in made]
+        context = entered()
+        if context is None or conn is not None:
+            ids = await self.enqueue(drafts, conn=conn)
+        else:
+            ids = await self._enqueue_once(context, drafts)
         return [
             TaskHandle(self, task, call.function) for task, (call, _) in zip(ids, made, strict=True)
         ]
+
+    async def _enqueue_once(self, context: Context, drafts: Sequence[Draft]) -> list[UUID]:
+        """From inside a function: where its worker dies afterwards, it is not done again."""
+
+        def name(base: UUID) -> list[UUID]:
+            return [derived_id(base, number) for number in range(len(drafts))]
+
+        async def do(base: UUID | None) -> bytes:
+            named = drafts
+            if base is not None:
+                named = [
+                    msgspec.structs.replace(draft, id=id)
+                    for draft, id in zip(drafts, name(base), strict=True)
+                ]
+            return encode(await self.enqueue(named))
+
+        said = blake2b(digest_size=16)
+        for draft in drafts:
+            said.update(f"{draft.queue} {draft.tenant} {draft.key} {draft.version}".encode())
+            said.update(draft.fingerprint)
+        keyed = any(draft.key is not None for draft in drafts)
+        derive = None if keyed else lambda base: encode(name(base))
+        types = ", ".join(dict.fromkeys(draft.type for draft in drafts))
+        done = await context.once(f"dispatch {types}"[:200], said.hexdigest(), do, derive)
+        ids: list[UUID] = decode(done, list[UUID])
+        return ids
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         ids = await self._accept(drafts, conn)
@@ -129,7 +162,18 @@ class Client:
         self, task: "TaskHandle[Any] | UUID | str", name: str, payload: Any = None
     ) -> bool:
         """Queue a signal for a durable function; False: it has ended."""
-        id, signal, data = task_id(task), new_id(), encode(payload)
+        id, data = task_id(task), encode(payload)
+
+        async def do(base: UUID | None) -> bytes:
+            return encode(await self._send(id, base or new_id(), name, data))
+
+        if (context := entered()) is None:
+            return await self._send(id, new_id(), name, data)
+        said = blake2b(f"{id} {name} ".encode() + data, digest_size=16).hexdigest()
+        sent: bool = decode(await context.once(f"send {name}"[:200], said, do), bool)
+        return sent
+
+    async def _send(self, id: UUID, signal: UUID, name: str, data: bytes) -> bool:
         try:
             sent = await self.store.send_signal(id, signal, name, data)
         except StoreUnreachable:  # sent twice is sent once: its id is made here

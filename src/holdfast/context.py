@@ -9,14 +9,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
+import msgspec
+
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, TaskCancelled
-from holdfast.ids import chance, new_uuid
+from holdfast.ids import chance, derived_id, new_uuid
 from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
 
-__all__ = ["Asking", "Context", "Keeper", "current", "entered", "running"]
+__all__ = ["Asking", "Context", "Effect", "Keeper", "current", "entered", "here", "running"]
 
 logger = logging.getLogger("holdfast.task")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +39,22 @@ class Keeper(Protocol):
     def flow(self) -> "Asking | None":
         """None where a function cannot ask for anything that is recorded."""
         ...
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether it has asked for something that is recorded, in this attempt or before."""
+        ...
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a function does once in its run, such as a dispatch: `base` is what its ids
+    are derived from, the same if it is done again after a crash. `value`: what it came to.
+    `done`: it was done, but what it came to is not recorded."""
+
+    base: UUID
+    value: bytes | None = None
+    done: bool = False
+    place: Any = None
 
 
 @runtime_checkable
@@ -71,6 +89,14 @@ class Asking(Protocol):
 
     def value(self, name: str, make: Callable[[], bytes]) -> bytes: ...
 
+    def look(self, name: str, digest: str) -> Coroutine[Any, Any, "Effect"]:
+        """What is known of something that is done in other tasks' lives, before it is done."""
+        ...
+
+    def note(self, effect: "Effect", value: bytes, *, decides: bool) -> Coroutine[Any, Any, None]:
+        """It is done, and came to this. `decides`: it might have come to something else."""
+        ...
+
     def patched(self, name: str) -> bool: ...
 
     def blocking(self) -> "Asking":
@@ -82,8 +108,8 @@ class Context:
     """One attempt, seen from inside its function."""
 
     __slots__ = (
-        "_cancel_requested", "_in_step", "_told", "claimed", "clock", "keeper", "max_tries",
-        "watched", "worker_id",
+        "_cancel_requested", "_in_step", "_told", "claimed", "clock", "effects", "keeper",
+        "max_tries", "watched", "worker_id",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +130,7 @@ class Context:
         self._cancel_requested = claimed.cancel_requested
         self._told: Callable[[], None] | None = None
         self._in_step = False
+        self.effects: dict[str, int] = {}  # by branch, how often `once` was asked without a flow
 
     @property
     def flow(self) -> "Asking | None":
@@ -231,6 +258,40 @@ class Context:
         flow = self.flow
         return make() if flow is None else flow.value(name, make)
 
+    async def once(
+        self,
+        name: str,
+        digest: str,
+        do: Callable[[UUID | None], Awaitable[bytes]],
+        derive: Callable[[UUID], bytes] | None = None,
+    ) -> bytes:
+        """Do this once in a run: in a durable function it is recorded; else what is done again
+        after a crash is given the same ids, and after an end of any other kind new ones. In a
+        step it is done each time. `derive`: its value, where it is only known that it was done.
+        """
+        if not self._in_step and self.keeper.has_asked and (flow := self.flow):
+            effect = await flow.look(name, digest)
+            if effect.value is not None:
+                return effect.value
+            surely = derive(effect.base) if derive else None
+            value = surely if surely and effect.done else await do(effect.base)
+            await flow.note(effect, value, decides=value != surely)
+            return value
+        return await do(self._base(digest))
+
+    @property
+    def since(self) -> int:
+        """The first fence of this run, as far as it was only lost since then; 0: not known."""
+        return self.claimed.since or (self.fence if self.fence == 1 else 0)
+
+    def _base(self, digest: str) -> UUID | None:
+        if self._in_step or not self.since:
+            return None
+        branch = here.get()
+        path = branch.path if branch else ""
+        number = self.effects[path] = self.effects.get(path, -1) + 1
+        return derived_id(self.task_id, self.since, path, number, digest)
+
     async def release(self, outcome: Outcome) -> None:
         """End the attempt now, in this way. What the function does from here on counts no more.
         Raises `LeaseLost`."""
@@ -251,6 +312,7 @@ def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise HoldfastError("saved_sync() works in sync functions that run as tasks")
 
 
+here: ContextVar[Any] = ContextVar("holdfast_branch", default=None)  # see `flow.branches`
 running: ContextVar[Context | None] = ContextVar("holdfast_attempt", default=None)
 
 

@@ -38,7 +38,8 @@ async def _at_a_full_minute(store, clock) -> datetime:
     await clock.advance(60 - task.created_at.timestamp() % 60 + 0.001)
     await store.cancel([task.id])
     await store.roll_up()
-    return task.created_at.replace(second=0, microsecond=0) + MINUTE
+    minute: datetime = task.created_at.replace(second=0, microsecond=0) + MINUTE
+    return minute
 
 
 async def test_every_end_is_counted_by_its_kind(store, clock):

@@ -1,5 +1,7 @@
 """Children that a worker takes as they are made: leased at once, where a claim could have them."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.answers import Step, Taking
@@ -63,7 +65,7 @@ async def test_what_a_claim_could_not_have_is_not_taken(store):
     await store.limit("type", "one.at.a.time", Limit(max_running=1))
     await put_one(store, queue="closed")
     await store.pause("closed")
-    wishes = [{"delay": MINUTE}, {"key": "k"}, {"concurrency_key": "c"}]
+    wishes: list[dict[str, Any]] = [{"delay": MINUTE}, {"key": "k"}, {"concurrency_key": "c"}]
     wishes += [{"type": "one.at.a.time"}, {"queue": "closed"}]
     for position, wish in enumerate(wishes):
         child = draft(parent=lease.task, **wish)

@@ -7,7 +7,7 @@ from holdfast.errors import LeaseLost, StoreUnreachable
 
 __all__ = ["Doomed"]
 
-_WRITES = ("record", "settle", "cancel", "retry", "wake_up")
+_WRITES = ("record", "settle", "cancel", "retry", "wake_up", "enqueue", "send_signal")
 _READS = ("news", "journal")
 
 

@@ -3,15 +3,16 @@ right, nothing is stuck."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from holdfast import Holdfast, RetryPolicy, current
+from holdfast import Holdfast, RetryPolicy, TaskHandle, current
 from holdfast.flow import arrivals
 from holdfast.work import solitude
-from tests.flow.doomed import Doomed
+from tests.flow.crashing import Crashing
 from tests.storm.ledger import peek
 from tests.work.bench import Bench
 
@@ -22,15 +23,10 @@ STEPS = ("step a", "step s1", "step s2", "step z")
 class Ledger:
     """What happened outside, whoever did it."""
 
-    def __init__(self) -> None:
+    def __init__(self, check_alive: Callable[[], None]) -> None:
         self.steps: Counter[tuple[UUID, str]] = Counter()
         self.children: Counter[tuple[int, int]] = Counter()
-        self.doomed: Doomed | None = None
-
-    def check_alive(self) -> None:
-        """A process that was killed has no effects."""
-        if self.doomed and self.doomed.dead and current().worker_id == "victim":
-            raise RuntimeError("it is dead")
+        self.check_alive = check_alive
 
 
 def _register(app: Holdfast, ledger: Ledger) -> Any:
@@ -76,33 +72,22 @@ async def test_a_crash_at_every_call(
     monkeypatch.setattr(
         solitude, "_WHILE", 0.05
     )  # `never` is lost in company, and its parent ends it
-    ledger = Ledger()
-    victim, rescuer = bench.app, bench.new_app()
-    flow = _register(victim, ledger)
-    _register(rescuer, ledger)
-    client = await victim.home.client()
-    store = client.store
+    crashing = Crashing(bench)
+    ledger = Ledger(crashing.check_alive)
+    flow = crashing.register(lambda app: _register(app, ledger))
     runs = 0
+
+    async def start() -> TaskHandle[Any]:
+        task: TaskHandle[Any] = await crashing.rescuer.dispatch(flow, runs)
+        await crashing.rescuer.send_signal(task, "go", "on")
+        return task
+
     while runs < 200:
         runs += 1
         monkeypatch.setattr(arrivals, "_LINGER", 0.0 if runs % 2 else 1.0)
-        doomed = ledger.doomed = Doomed(store, runs, after=after)
-        task = await rescuer.dispatch(flow, runs)
-        await rescuer.send_signal(task, "go", "on")
-        client.store = doomed
-        working, lifecycle = await bench.start(victim, worker_id="victim", drain_timeout=0.0)
-        died = asyncio.create_task(doomed.died.wait())
-        ended = asyncio.create_task(rescuer.wait_for(task))
-        await asyncio.wait({died, ended}, return_when=asyncio.FIRST_COMPLETED)
-        lifecycle.request_drain()
-        await working
-        client.store = store
-        for (id,) in peek(bench.place, "select id from {s}lease"):
-            bench.lapse(UUID(bytes=id) if isinstance(id, bytes) else UUID(str(id)))
-        async with bench.worker(rescuer, worker_id="rescuer"):
-            found = await task.result(timeout=60)
-        died.cancel()
-        await asyncio.wait({ended, died})
+        task, found = await crashing.run(runs, start, after=after)
+        doomed = crashing.doomed
+        assert doomed
         assert found == ["a", 1, 2, 3, 4, "s1", "s2", "on", "timeout", True, "z"]
         for name in STEPS:
             ran = ledger.steps[task.id, name]

@@ -1,19 +1,18 @@
 """Random shapes of functions under random crashes: the result is that of direct execution."""
 
-import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from holdfast import Holdfast, RetryPolicy, current
+from holdfast import Holdfast, RetryPolicy, TaskHandle, current
 from holdfast.flow import arrivals
-from tests.flow.doomed import Doomed
+from tests.flow.crashing import Crashing
 from tests.flow.shapes import Direct, Durable, grow, walk
-from tests.storm.ledger import peek
 from tests.work.bench import Bench
 
 PATIENT = RetryPolicy(max_attempts=50, initial_delay=0.0, jitter=0.0)
@@ -22,14 +21,13 @@ PATIENT = RetryPolicy(max_attempts=50, initial_delay=0.0, jitter=0.0)
 class World:
     """The functions, and what they did outside."""
 
-    def __init__(self) -> None:
+    def __init__(self, check_alive: Callable[[], None]) -> None:
         self.ran: Counter[tuple[UUID, str]] = Counter()
-        self.doomed: Doomed | None = None
+        self._check_alive = check_alive
 
     def register(self, app: Holdfast) -> Any:
         async def effect(name: int) -> int:
-            if self.doomed and self.doomed.dead and current().worker_id == "victim":
-                raise RuntimeError("it is dead")
+            self._check_alive()
             self.ran[current().task_id, f"step s{name}"] += 1
             return name + 1
 
@@ -56,34 +54,23 @@ class World:
 async def test_random_functions_give_what_they_give_without_us(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
-    world = World()
-    victim, rescuer = bench.app, bench.new_app()
-    flow = world.register(victim)
-    world.register(rescuer)
-    client = await victim.home.client()
-    store = client.store
+    crashing = Crashing(bench)
+    world = World(crashing.check_alive)
+    flow = crashing.register(world.register)
     crashes = 0
     for seed in seeds:
         chance = random.Random(seed)
         shape = grow(chance)
         want = json.loads(json.dumps(await walk(Direct(), shape)))
         monkeypatch.setattr(arrivals, "_LINGER", chance.choice([0.0, 1.0]))
-        doomed = world.doomed = Doomed(store, chance.randint(1, 30), after=chance.random() < 0.5)
-        task = await rescuer.dispatch(flow, shape)
-        client.store = doomed
-        working, lifecycle = await bench.start(victim, worker_id="victim", drain_timeout=0.0)
-        died = asyncio.create_task(doomed.died.wait())
-        ended = asyncio.create_task(rescuer.wait_for(task))
-        await asyncio.wait({died, ended}, return_when=asyncio.FIRST_COMPLETED)
-        lifecycle.request_drain()
-        await working
-        client.store = store
-        for (id,) in peek(bench.place, "select id from {s}lease"):
-            bench.lapse(UUID(bytes=id) if isinstance(id, bytes) else UUID(str(id)))
-        async with bench.worker(rescuer, worker_id="rescuer"):
-            found = await task.result(timeout=60)
-        died.cancel()
-        await asyncio.wait({ended, died})
+
+        async def start(shape: Any = shape) -> TaskHandle[Any]:
+            return await crashing.rescuer.dispatch(flow, shape)
+
+        fatal, after = chance.randint(1, 30), chance.random() < 0.5
+        _, found = await crashing.run(fatal, start, after=after)
+        doomed = crashing.doomed
+        assert doomed
         assert found == want, f"seed {seed}: {shape}"
         crashes += doomed.dead
         twice = [key for key, count in world.ran.items() if count > 1]

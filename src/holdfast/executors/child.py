@@ -211,6 +211,10 @@ class ChildKeeper:
     def flow(self) -> None:
         return None
 
+    @property
+    def has_asked(self) -> bool:
+        return False
+
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise HoldfastError(
             "transaction() needs the worker's own connection, which does not reach into another "

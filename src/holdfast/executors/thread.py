@@ -65,6 +65,10 @@ class ThreadKeeper:
             self._flow = self._wait("flow", made)
         return self._flow
 
+    @property
+    def has_asked(self) -> bool:
+        return self._keeper.has_asked
+
     def _ask(self, verb: str, ask: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         return ask() if _running_loop() is self._loop else Ready(self._wait(verb, ask))
 
@@ -201,6 +205,8 @@ def _seen_inside(context: Context, keeper: ThreadKeeper) -> Context:
         max_tries=context.max_tries,
         clock=context.clock,
     )
+
+    seen.effects = context.effects
 
     def tell() -> None:
         seen.cancel_requested = True

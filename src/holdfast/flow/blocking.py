@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
 
-from holdfast.context import running
+from holdfast.context import Effect, here, running
 from holdfast.flow.asks import PutDown
-from holdfast.flow.branches import here
 from holdfast.function import Call
 
 if TYPE_CHECKING:
@@ -77,6 +76,13 @@ class Blocking:
 
         found: bytes = self.run(taken())
         return found
+
+    async def look(self, name: str, digest: str) -> Effect:
+        found: Effect = self.run(self._flow.look(name, digest))
+        return found
+
+    async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
+        self.run(self._flow.note(effect, value, decides=decides))
 
     def patched(self, name: str) -> bool:
         async def asked() -> bool:

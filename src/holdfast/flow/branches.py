@@ -9,16 +9,16 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context as Variables
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from types import FrameType
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
-from holdfast.context import running
+from holdfast.context import here, running
 from holdfast.executors.watched import Watched
 from holdfast.flow.entries import Key
 
-__all__ = ["Branch", "Branching", "here", "watching"]
+__all__ = ["Branch", "Branching", "watching"]
 
 _release_waiter = getattr(asyncio.tasks, "_release_waiter", None)  # of wait_for, before 3.12
 
@@ -49,9 +49,6 @@ class Branch:
         """Of the next such ask in this branch."""
         number = self._asked[name, digest] = self._asked.get((name, digest), -1) + 1
         return Key(self.path, name, digest, number)
-
-
-here: ContextVar[Branch | None] = ContextVar("holdfast_branch", default=None)
 
 
 class Branching(Protocol):

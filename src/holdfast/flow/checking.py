@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.answers import Journal, Step, Written
-from holdfast.context import Context, running
+from holdfast.context import Context, Effect, running
 from holdfast.errors import HoldfastError, InvalidInput, Parked
 from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.flow.asking import Asking
@@ -99,6 +99,13 @@ class _Replay(Asking):
         await self.loop.create_future()
         raise AssertionError("unreachable")
 
+    async def look(self, name: str, digest: str) -> Effect:
+        effect = await super().look(name, digest)
+        if effect.value is None and not effect.done:
+            self.told(f"it goes on with {name}")
+            await self.loop.create_future()
+        return effect
+
     async def start_anew(self, payload: bytes) -> None:
         self.told("it begins anew")
         await self.loop.create_future()
@@ -141,6 +148,8 @@ class _Dry:
     def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
         self.reason = self.reason or reason
         self.stopped.set()
+
+    has_asked = True
 
     def offer(self, drafts: Sequence[Draft]) -> None: ...
 

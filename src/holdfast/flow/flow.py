@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.context import Effect
 from holdfast.errors import HoldfastError
 from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Kind, PutDown, Timer
@@ -64,6 +65,15 @@ class Flow(Pump):
         made = make()
         self._recording.add(Recorded(key, result=msgspec.Raw(made), what="value"), decides=True)
         return made
+
+    async def look(self, name: str, digest: str) -> Effect:
+        """What is known of a dispatch or a signal."""
+        if self.closed:
+            raise PutDown
+        return self._effects.look(self.branch, name, digest)
+
+    async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
+        self._effects.note(effect, value, decides=decides)
 
     def patched(self, name: str) -> bool:
         key = Key("", f"patch {name}", "", 0)
@@ -194,14 +204,25 @@ class Flow(Pump):
         now is no answer to it, should it get a new life."""
         await self._drop(self._open_children())
 
+    async def keep(self) -> None:
+        """The function was stopped, and is tried again."""
+        await self._drop(set())
+
     def _open_children(self) -> set[int]:
         asks = self.open.values()
         return {a.position for a in asks if a.kind == "child" and a.position is not None}
 
     async def _drop(self, positions: set[int]) -> None:
-        if not all(map(self._recording.holds, positions)):
+        written = not all(map(self._recording.holds, positions))
+        if positions and (written or self._must_stay()):
             self._recording.add(Dropped(sorted(positions)))
+        if written or self._must_stay():
             await self._recording.flush()
+
+    def _must_stay(self) -> bool:
+        """What was dispatched is not dispatched again by the next try of a durable function; but
+        an ordinary task, which is recorded nowhere, does all of its work anew."""
+        return self._recording.stays and not self._is_plain()
 
     async def give_up_all(self) -> None:
         """The function was cancelled, and its children with it: in a new life they begin anew."""

@@ -19,13 +19,14 @@ from uuid import UUID
 import msgspec
 
 from holdfast.answers import Ending, Journal, Written
-from holdfast.context import Context, running
+from holdfast.context import Context, here, running
 from holdfast.errors import KeyConflict, LeaseLost, Parked
 from holdfast.executors.failures import failure_of
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
-from holdfast.flow.branches import Branch, here
+from holdfast.flow.branches import Branch
+from holdfast.flow.effects import Effects
 from holdfast.flow.entries import Again, Asked, Came, Holder, Key, One, Recorded
 from holdfast.flow.history import History
 from holdfast.flow.recording import Recording, surely
@@ -83,6 +84,14 @@ class Pump:
         self._lease = host.context.claimed.lease
         self._history = History(journal.steps, journal.ages) if journal else History()
         self._recording = Recording(store, self._lease, self._history.next_position)
+        context = host.context
+        self._effects = Effects(
+            self._lease.task,
+            context.since or -context.fence,
+            self._history,
+            self._recording,
+            context.effects,
+        )
         self._main = Branch()
         self._branches: set[Branch] = set()
         self._moves = 0  # of branches that have ended

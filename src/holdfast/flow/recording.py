@@ -27,13 +27,16 @@ class Recording:
         self._consumed: list[UUID] = []
         self._busy = asyncio.Lock()
         self.decides = False  # it holds what another run might answer otherwise
+        self.stays = False  # it holds what the next attempt must know, however this one ends
 
-    def add(self, entry: Entry, *, decides: bool = False) -> int:
+    def add(self, entry: Entry, *, decides: bool = False, stays: bool = False) -> int:
         """Answers its place. `decides`: before anything is done on the ground of it, it must be
-        written, since another run might come to something else."""
+        written, since another run might come to something else. `stays`: it is done, also where
+        the attempt fails."""
         position, self._position = self._position, self._position + 1
         self._pending.append(write(position, entry))
         self.decides = self.decides or decides
+        self.stays = self.stays or stays
         return position
 
     def replace(self, position: int, entry: Entry) -> None:
@@ -71,7 +74,7 @@ class Recording:
                 )
             )
             del self._pending[: len(steps)], self._consumed[: len(consumed)]
-            self.decides = bool(self._pending)
+            self.decides = self.stays = bool(self._pending)
             return found
 
     async def restart(self, payload: bytes) -> None:

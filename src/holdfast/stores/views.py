@@ -1,7 +1,7 @@
 """Questions that people ask. Every list walks an index from its cursor; every count is capped."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from holdfast.answers import (
     TaskFilter,
     WorkerRecord,
 )
-from holdfast.errors import UnknownTask
+from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.stores.base import check_limit, failure_of
 from holdfast.stores.following import Following, first_gap
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor

@@ -220,20 +220,21 @@ class Working(Base):
             more = zip(max_tries, policies, parents, cancels, expireds, alones, strict=True)
             self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
         if any(task.lease.fence > 1 for task in claimed):
-            await self._tell_recorded(claimed)
+            await self._tell_past(claimed)
         return claimed
 
-    async def _tell_recorded(self, claimed: list[Claimed]) -> None:
-        """Only what was granted before can have a journal, and few of them do."""
+    async def _tell_past(self, claimed: list[Claimed]) -> None:
+        """Only what was granted before has one."""
         again = [task.lease.task for task in claimed if task.lease.fence > 1]
+        past: dict[UUID, dict[str, Any]]
         try:
-            rows = await self._call("journaled", ids=again)
-            recorded = frozenset(self._driver.uuid(id) for (id,) in rows)
+            rows = await self._call("past", ids=again)
+            past = {self._driver.uuid(id): _past(*facts) for id, *facts in rows}
         except StoreError:  # they are granted, and must be run: each looks for itself
-            recorded = frozenset(again)
-        for place, task in enumerate(claimed if recorded else ()):
-            if task.lease.task in recorded:
-                claimed[place] = msgspec.structs.replace(task, recorded=True)
+            past = {id: {"recorded": True} for id in again}
+        for place, task in enumerate(claimed):
+            if facts := past.get(task.lease.task):
+                claimed[place] = msgspec.structs.replace(task, **facts)
 
     def _tell(self, claimed: list[Claimed], specials: dict[UUID, tuple[Any, ...]]) -> None:
         """Fill in what only a few tasks have."""
@@ -311,6 +312,14 @@ class Working(Base):
         """Whoever waits and whoever wakes both look after their commit: one sees the other."""
         if ids := sorted(set(tasks)):
             await self._call("wake_up", ids=ids)
+
+
+def _past(recorded: bool, fence: int | None, ended: str | None) -> dict[str, Any]:
+    return {
+        "recorded": bool(recorded),
+        "since": (fence or 0) + 1,
+        "reborn": ended in ("failed", "cancelled"),
+    }
 
 
 def _left_out(

@@ -154,6 +154,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expired: bool = False
     alone: bool = False  # lost before in company: must run as the only task of its process
     recorded: bool = False  # a durable function that has a journal
+    since: int = 0  # its first fence after an end that was no loss; 0: not known
+    reborn: bool = False  # it had ended for good before, and got a new life
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,6 +90,8 @@ class Flowing(Asking, Protocol):
 
     async def drop_children(self) -> None: ...
 
+    async def keep(self) -> None: ...
+
     async def give_up_all(self) -> None: ...
 
     def freeze(self) -> None: ...
@@ -203,6 +205,12 @@ class Attempt:
         """None until the journal is read."""
         return self._flow() if self._is_read else None
 
+    @property
+    def has_asked(self) -> bool:
+        if self._is_over and self.why is None:
+            return False  # what it left behind is no part of it any more
+        return self.began is not None or self.claimed.recorded
+
     def _flow(self) -> Flowing:
         if self.began is None:
             self.began = self._site.begin_flow(self, self._journal)
@@ -293,6 +301,8 @@ class Attempt:
                 await flow.give_up_all()
             elif settlement and settlement.verdict is Verdict.FAILED:
                 await flow.drop_children()
+            elif settlement and settlement.verdict is Verdict.RETRY:
+                await flow.keep()
         except LeaseLost:
             settlement = None
         except Exception:

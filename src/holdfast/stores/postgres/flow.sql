@@ -18,10 +18,17 @@ select t.payload
 from holdfast.task t
 where t.id = :id
 
--- name: journaled
-select a.id
+-- Whether it has a journal, and how it ended before the losses that led here.
+-- name: past
+select a.id, exists (select from holdfast.step s where s.id = a.id), e.fence, e.ended
 from unnest(:ids::uuid[]) as a (id)
-where exists (select from holdfast.step s where s.id = a.id)
+left join lateral (
+  select t.fence, t.ended
+  from holdfast.attempt t
+  where t.id = a.id and t.ended not in ('lost', 'handed_back')
+  order by t.fence desc, t.seq desc
+  limit 1
+) e on true
 
 -- name: steps
 select

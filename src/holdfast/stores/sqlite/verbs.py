@@ -111,7 +111,7 @@ VERBS: dict[str, Verb] = {
     "restart": _procedure(flow.restart),
     "payload": _statement("payload"),
     "news": _procedure(flow.news, writes=False),
-    "journaled": _for_each_id("journaled"),
+    "past": _for_each_id("past"),
     "steps": _statement("steps"),
     "saved": _statement("saved"),
     "send_signal": _procedure(flow.send_signal),
