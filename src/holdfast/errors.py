@@ -8,6 +8,8 @@ HoldfastError
 ├── UnknownTask (also a LookupError)   no such task here
 ├── UnknownType (also a LookupError)   no such function is registered
 ├── UnknownWorker (also a LookupError) no such worker has registered
+├── UnknownKey (also a LookupError)    no such key of the API
+├── UnknownOperation (also a LookupError)  no such bulk operation
 ├── TaskFailed                         what was awaited failed for good; the error as data
 │   └── StepFailed                     a step of a durable function failed
 ├── TaskCancelled                      what was awaited, or the task itself, was cancelled
@@ -46,6 +48,8 @@ __all__ = [
     "StoreUnreachable",
     "TaskCancelled",
     "TaskFailed",
+    "UnknownKey",
+    "UnknownOperation",
     "UnknownTask",
     "UnknownType",
     "UnknownWorker",
@@ -112,6 +116,22 @@ class UnknownWorker(HoldfastError, LookupError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"no worker is known as {name!r:.200}; `holdfast workers ls` names them")
+
+
+class UnknownKey(HoldfastError, LookupError):
+    """A key of the API that the store does not know. Its secret is not part of its id."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        super().__init__(f"no key has the id {id!r:.40}; `holdfast token ls` names them")
+
+
+class UnknownOperation(HoldfastError, LookupError):
+    """A bulk operation that the store does not know (any more)."""
+
+    def __init__(self, id: Any) -> None:
+        self.id = id
+        super().__init__(f"no operation has the id {id}")
 
 
 class TaskFailed(HoldfastError):

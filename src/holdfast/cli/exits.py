@@ -43,7 +43,7 @@ def explained(error: errors.HoldfastError) -> Stop:
             code = Exit.REFUSED
         case errors.InvalidInput():
             code = Exit.USAGE
-        case errors.UnknownTask() | errors.UnknownType() | errors.UnknownWorker():
+        case LookupError():  # whatever is unknown
             code = Exit.NOT_FOUND
         case errors.StoreUnreachable() | errors.NotAStore():
             code = Exit.UNREACHABLE

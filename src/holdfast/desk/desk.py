@@ -1,9 +1,20 @@
 """What a desk promises. Kept by `local` (over a store) and `remote` (over HTTP)."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from holdfast.desk.papers import (
+    AuditPage,
+    KeyView,
+    KeyWish,
+    LogPage,
+    NewKey,
+    OperationView,
+    OperationWish,
+    SeriesView,
+)
 from holdfast.desk.shapes import (
     Accepted,
     AttemptView,
@@ -124,3 +135,39 @@ class Desk(Protocol):
     async def events(self, after: int = 0, limit: int = 500) -> EventPage: ...
 
     async def task_types(self) -> list[TaskType]: ...
+
+    # ── keys, audit, logs, bulk operations, time series ──────────────────────────────────────
+
+    async def create_key(self, wish: KeyWish) -> NewKey: ...
+
+    async def keys(self) -> list[KeyView]: ...
+
+    async def key(self, id: str) -> KeyView:
+        """Raises `UnknownKey`."""
+        ...
+
+    async def revoke_key(self, id: str) -> KeyView: ...
+
+    async def audits(self, *, before: int | None = None, limit: int = 100) -> AuditPage: ...
+
+    async def logs(self, id: UUID, *, cursor: str | None = None, limit: int = 500) -> LogPage: ...
+
+    async def start_operation(self, wish: OperationWish) -> OperationView: ...
+
+    async def operation(self, id: UUID) -> OperationView:
+        """Raises `UnknownOperation`."""
+        ...
+
+    async def operations(self, limit: int = 50) -> list[OperationView]: ...
+
+    async def cancel_operation(self, id: UUID) -> OperationView: ...
+
+    async def series(
+        self,
+        since: datetime,
+        until: datetime,
+        *,
+        step: timedelta = timedelta(minutes=1),
+        queue: str | None = None,
+        type: str | None = None,
+    ) -> SeriesView: ...

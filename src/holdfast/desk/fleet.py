@@ -4,9 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.answers import QueueLoad, WorkerRecord
-from holdfast.client import Client
-from holdfast.desk.caller import Caller
+from holdfast.answers import LeaseView, QueueLoad, WorkerRecord
+from holdfast.desk.base import Base
 from holdfast.desk.shapes import (
     EventPage,
     LeaseCounts,
@@ -32,7 +31,6 @@ from holdfast.desk.views import (
 )
 from holdfast.errors import UnknownWorker
 from holdfast.notifier import Hint
-from holdfast.observer import Observer
 from holdfast.tasks.names import check_name
 from holdfast.tasks.task import TaskStatus
 from holdfast.upkeep.letters import tell_of_recovered
@@ -43,19 +41,14 @@ _LIVE = ("starting", "ready", "blocked", "deaf")
 _GONE = ("stale", "stopped")
 
 
-class Fleet:
-    """Keeps the second half of `holdfast.desk.desk.Desk`."""
-
-    def __init__(
-        self, client: Client, caller: Caller, observer: Observer, default_tries: int
-    ) -> None:
-        self._client, self._caller, self._observer = client, caller, observer
-        self._store, self._default_tries = client.store, default_tries
+class Fleet(Base):
+    """Keeps the second part of `holdfast.desk.desk.Desk`."""
 
     # ── queues ───────────────────────────────────────────────────────────────────────────────
 
     async def queues(self) -> list[QueueView]:
-        return [queue_view(load) for load in await self._store.queue_loads()]
+        loads = await self._store.queue_loads(tenant=self._caller.tenant)
+        return [queue_view(load) for load in loads]
 
     async def queue(self, name: str) -> QueueView:
         check_name("queue", name)
@@ -65,10 +58,12 @@ class Fleet:
         return queue_view(_empty(name))
 
     async def pause(self, queue: str) -> QueueView:
+        await self._note("queue.pause", check_name("queue", queue))
         await self._store.pause(queue)
         return await self.queue(queue)
 
     async def resume(self, queue: str) -> QueueView:
+        await self._note("queue.resume", check_name("queue", queue))
         await self._store.resume(queue)
         self._client.tell([Hint("work", queue)])
         return await self.queue(queue)
@@ -88,6 +83,7 @@ class Fleet:
 
     async def drain(self, name: str) -> WorkerView:
         worker = await self._worker(name)
+        await self._note("worker.drain", worker.name, id=str(worker.id))
         if await self._store.drain(worker.id):
             self._client.tell([Hint("drain", str(worker.id))])
         return worker_view(worker)
@@ -103,7 +99,8 @@ class Fleet:
     async def leases(
         self, *, expired: bool = False, worker: str | None = None, limit: int = 500
     ) -> list[LeaseShape]:
-        found = await self._store.leases(lapsed=expired, limit=limit)
+        tenant = self._caller.tenant
+        found = await self._store.leases(lapsed=expired, tenant=tenant, limit=limit)
         return [lease_shape(one) for one in found if worker in (None, one.worker_name)]
 
     # ── recovery ─────────────────────────────────────────────────────────────────────────────
@@ -119,6 +116,7 @@ class Fleet:
                 took_ms=_since(began),
                 dry_run=True,
             )
+        await self._note("recovery.run", "")
         all_of_them = []
         while found := await self._store.recover(default_tries=self._default_tries):
             all_of_them += found
@@ -140,7 +138,7 @@ class Fleet:
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
         loads, workers, leases, now = await asyncio.gather(
-            self.queues(), self._store.workers(), self._store.leases(limit=1000), self._store.now()
+            self.queues(), self._store.workers(), self._leases(), self._store.now()
         )
         numbers = {name: QueueNumbers() for name in queues}
         numbers |= {view.queue: queue_numbers(view) for view in loads}
@@ -162,11 +160,15 @@ class Fleet:
             server_time=now,
         )
 
+    async def _leases(self) -> list[LeaseView]:
+        return await self._store.leases(tenant=self._caller.tenant, limit=1000)
+
     async def events(self, after: int = 0, limit: int = 500) -> EventPage:
-        events = await self._store.events(after, limit)
+        page = await self._store.events(after, limit, tenant=self._caller.tenant)
+        events = list(page)
         names = {w.id: w.name for w in await self._store.workers()} if events else {}
         data = [event_view(event, names) for event in events]
-        return EventPage(data=data, last=data[-1].seq if data else after)
+        return EventPage(data=data, last=page.last)
 
 
 def _why(queue: QueueView, workers: Sequence[WorkerRecord]) -> "list[WhyView]":

@@ -5,34 +5,18 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.client import Client
-from holdfast.desk.caller import Caller
 from holdfast.desk.fleet import Fleet
 from holdfast.desk.shapes import FlowEntry, FlowView
 from holdfast.desk.tasks import Tasks
 from holdfast.desk.views import task_view
 from holdfast.flow.checking import Run
 from holdfast.flow.entries import Asked, read
-from holdfast.observer import Observer
-from holdfast.registry import Registry
 
 __all__ = ["LocalDesk"]
 
 
 class LocalDesk(Tasks, Fleet):
-    """Keeps `holdfast.desk.desk.Desk`, for one caller. Cheap to make: one for each request."""
-
-    def __init__(
-        self,
-        client: Client,
-        functions: Registry,
-        caller: Caller,
-        *,
-        observer: Observer,
-        default_tries: int = 3,
-    ) -> None:
-        Tasks.__init__(self, client, functions, caller)
-        Fleet.__init__(self, client, caller, observer, default_tries)
+    """Keeps `holdfast.desk.desk.Desk`."""
 
     async def flow(self, id: UUID) -> FlowView:
         task, journal = await self._own(id), await self._store.journal(id)
@@ -60,4 +44,5 @@ class LocalDesk(Tasks, Fleet):
 
     async def signal(self, id: UUID, name: str, payload: Any = None) -> bool:
         await self._own(id)
+        await self._note("flow.signal", str(id), name=name)
         return await self._client.send_signal(id, name, payload)

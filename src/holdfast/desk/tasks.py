@@ -9,8 +9,8 @@ from uuid import UUID
 import msgspec
 
 from holdfast.answers import Ending, TaskFilter
-from holdfast.client import Client
-from holdfast.desk.caller import Caller
+from holdfast.desk.office import Office
+from holdfast.desk.papers import LogPage
 from holdfast.desk.shapes import (
     Accepted,
     AttemptView,
@@ -28,7 +28,6 @@ from holdfast.desk.views import attempt_view, error_view, task_view
 from holdfast.errors import InvalidInput, UnknownTask, UnknownType
 from holdfast.explain import explain
 from holdfast.ids import new_id
-from holdfast.registry import Registry
 from holdfast.tasks.durations import duration
 from holdfast.tasks.names import check_labels, check_name
 from holdfast.tasks.payload import encode
@@ -40,12 +39,8 @@ MOST_AT_ONCE = 1000
 _LONGEST_WAIT = 60.0
 
 
-class Tasks:
-    """Keeps the first half of `holdfast.desk.desk.Desk`."""
-
-    def __init__(self, client: Client, functions: Registry, caller: Caller) -> None:
-        self._client, self._functions, self._caller = client, functions, caller
-        self._store = client.store
+class Tasks(Office):
+    """Keeps the first part of `holdfast.desk.desk.Desk`."""
 
     # ── making ───────────────────────────────────────────────────────────────────────────────
 
@@ -53,6 +48,7 @@ class Tasks:
         if not 1 <= len(wishes) <= MOST_AT_ONCE:
             raise InvalidInput(f"1 to {MOST_AT_ONCE:,} tasks in one call, got {len(wishes):,}")
         drafts = [self._draft(wish) for wish in wishes]
+        await self._note_tasks("task.enqueue", [draft.id for draft in drafts])
         ids = await self._client.enqueue(drafts)
         found = await self._store.get_many(ids)
         return [
@@ -145,6 +141,10 @@ class Tasks:
         await self._own(id)
         return [attempt_view(attempt) for attempt in await self._store.attempts(id)]
 
+    async def logs(self, id: UUID, *, cursor: str | None = None, limit: int = 500) -> LogPage:
+        await self._own(id)
+        return await self._logs(id, cursor, limit)
+
     async def result(self, id: UUID, *, wait: float = 0.0) -> ResultView:
         task = await self._own(id)
         ending = await self._store.ending(id)
@@ -174,6 +174,7 @@ class Tasks:
 
     async def cancel(self, ids: Sequence[UUID]) -> Changed:
         await self._own_all(ids)
+        await self._note_tasks("task.cancel", ids)
         answers = {id: await self._client.cancel(id) for id in ids}
         changed = [id for id, answer in answers.items() if answer in ("cancelled", "requested")]
         status = answers[ids[0]] if len(ids) == 1 else None
@@ -181,15 +182,18 @@ class Tasks:
 
     async def retry(self, ids: Sequence[UUID]) -> Changed:
         await self._own_all(ids)
+        await self._note_tasks("task.retry", ids)
         return _changed(ids, await self._client.retry(ids))
 
     async def replay(self, ids: Sequence[UUID]) -> Changed:
         found = await self._own_all(ids)
+        await self._note_tasks("dead_letter.replay", ids)
         failed = [id for id, task in found.items() if task.status is TaskStatus.FAILED]
         return _changed(ids, await self._client.retry(failed) if failed else ())
 
     async def discard(self, ids: Sequence[UUID]) -> Changed:
         await self._own_all(ids)
+        await self._note_tasks("dead_letter.discard", ids)
         return _changed(ids, await self._store.discard(ids))
 
     async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroupView]:
@@ -201,7 +205,7 @@ class Tasks:
                 count=one.count,
                 newest=one.newest,
             )
-            for one in await self._store.dead_letter_groups(limit)
+            for one in await self._store.dead_letter_groups(limit, tenant=self._caller.tenant)
         ]
 
     # ── whose they are ───────────────────────────────────────────────────────────────────────

@@ -10,11 +10,14 @@ from holdfast.store import Store
 from holdfast.tasks.durations import longer_than_nothing
 from holdfast.upkeep.keeping import BATCH, Chore
 from holdfast.upkeep.letters import tell_of_recovered
+from holdfast.upkeep.operations import Driver
 from holdfast.upkeep.stuck import OnStuck, StuckTasks
 
 __all__ = ["Upkeeping", "chores"]
 
 _STALE = timedelta(seconds=90)
+_MINUTE = timedelta(minutes=1)
+_MANY = 5000
 _NET = 60.0  # seconds between looks for what no hint and no claim has moved
 
 
@@ -87,6 +90,14 @@ def chores(
         await store.forget_workers()
         return 0
 
+    async def roll_up() -> int:
+        """On one worker at a time."""
+        if await store.take_turn("numbers", _MINUTE / 2):
+            for _ in range(1000):
+                if await store.roll_up(_MANY) < _MANY:
+                    break
+        return 0
+
     often = settings.recovery_interval.total_seconds()
     return [
         Chore("recovery", often, recover),
@@ -95,5 +106,7 @@ def chores(
         Chore("wakes", _NET, wake),
         Chore("stale workers", 30.0, mark_stale),
         Chore("stuck tasks", watch.every.total_seconds(), find_stuck),
+        Chore("numbers", _NET, roll_up),
+        Chore("operations", _NET / 4, Driver(store, work_came).sweep),
         Chore("cleanup", settings.cleanup_interval.total_seconds(), cleanup),
     ]

@@ -1,0 +1,44 @@
+"""What all parts of a desk over a store share: who asks, and the audit."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from holdfast.client import Client
+from holdfast.desk.caller import Caller
+from holdfast.observer import Observer
+from holdfast.registry import Registry
+
+__all__ = ["Base"]
+
+_MOST_NAMED = 100
+
+
+class Base:
+    """For one caller. Cheap to make: one for each request."""
+
+    def __init__(
+        self,
+        client: Client,
+        functions: Registry,
+        caller: Caller,
+        *,
+        observer: Observer,
+        default_tries: int = 3,
+    ) -> None:
+        self._client, self._functions, self._caller = client, functions, caller
+        self._observer, self._default_tries = observer, default_tries
+        self._store = client.store
+
+    async def _note(self, verb: str, subject: str, **detail: Any) -> None:
+        """Before it is done: nothing is ever changed that the audit does not know of."""
+        given = {name: value for name, value in detail.items() if value is not None}
+        caller = self._caller
+        await self._store.note(caller.name, verb, subject, tenant=caller.tenant, detail=given)
+
+    async def _note_tasks(self, verb: str, ids: Sequence[UUID]) -> None:
+        if len(ids) == 1:
+            await self._note(verb, str(ids[0]))
+        else:
+            named = [str(id) for id in ids[:_MOST_NAMED]]
+            await self._note(verb, f"{len(ids)} tasks", tasks=named)

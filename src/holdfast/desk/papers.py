@@ -1,0 +1,159 @@
+"""Keys, audit, logs, operations and time series, as the desk takes and answers them."""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from holdfast.desk.shapes import Shape
+
+__all__ = [
+    "ACTIONS",
+    "AuditPage",
+    "AuditView",
+    "KeyView",
+    "KeyWish",
+    "LogPage",
+    "LogView",
+    "NewKey",
+    "OperationView",
+    "OperationWish",
+    "SeriesPoint",
+    "SeriesView",
+    "TaskSelection",
+]
+
+Action = Literal["cancel", "retry", "replay", "discard"]
+ACTIONS: tuple[Action, ...] = ("cancel", "retry", "replay", "discard")
+
+
+class KeyWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to be made. `scopes` may also name roles: viewer, operator, worker, admin."""
+
+    name: str
+    scopes: list[str]
+    tenant_id: str | None = None
+    expires: float | str | None = None
+
+
+class KeyView(Shape, frozen=True, kw_only=True):
+    """A key without its secret. `tenant_id`: null for all tenants."""
+
+    id: str
+    name: str
+    tenant_id: str | None
+    scopes: list[str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    valid: bool
+
+
+class NewKey(Shape, frozen=True, kw_only=True):
+    """`key` is shown this once, and stored nowhere."""
+
+    key: str
+    record: KeyView
+
+
+class AuditView(Shape, frozen=True, kw_only=True):
+    seq: int
+    at: datetime
+    actor: str
+    tenant_id: str | None
+    verb: str
+    subject: str
+    detail: dict[str, Any]
+
+
+class AuditPage(Shape, frozen=True, kw_only=True):
+    """The newest first; `next_before` leads to older ones."""
+
+    data: list[AuditView]
+    next_before: int | None
+
+
+class LogView(Shape, frozen=True, kw_only=True):
+    """A line that an attempt wrote. `left_out`: how many more there were, on the last one kept."""
+
+    fence: int
+    position: int
+    at: datetime
+    level: str
+    logger: str
+    message: str
+    left_out: int | None
+
+
+class LogPage(Shape, frozen=True, kw_only=True):
+    data: list[LogView]
+    next_cursor: str | None
+
+
+class TaskSelection(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All tasks of one status, or fewer."""
+
+    status: str
+    queue: str | None = None
+    type: str | None = None
+    tag: str | None = None
+    tenant_id: str | None = None
+
+
+class OperationWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same done to many tasks. `rate`: so many a second at most. `dry_run`: only count.
+    `confirm_count`: it is begun only where at most so many match."""
+
+    action: Action
+    filter: TaskSelection
+    rate: float | None = None
+    dry_run: bool = False
+    confirm_count: int | None = None
+    reason: str | None = None
+
+
+class OperationView(Shape, frozen=True, kw_only=True):
+    """`state`: planned (a dry run) pending running done failed cancelled. `matched` stops at
+    10,000."""
+
+    id: UUID | None
+    action: str
+    filter: dict[str, Any]
+    rate: float | None
+    state: str
+    matched: int | None
+    done: int
+    failed: int
+    actor: str
+    tenant_id: str | None
+    reason: str | None
+    error: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    sample: list[UUID] = msgspec.field(default_factory=list)
+
+
+class SeriesPoint(Shape, frozen=True, kw_only=True):
+    """What ended from `at` on. Histograms count by the bounds of the series."""
+
+    at: datetime
+    done: int
+    failed: int
+    cancelled: int
+    retried: int
+    lost: int
+    wait: list[int]
+    wait_seconds: float
+    run: list[int]
+    run_seconds: float
+
+
+class SeriesView(Shape, frozen=True, kw_only=True):
+    """`bounds`: seconds; steps in which nothing ended are left out."""
+
+    bounds: list[float]
+    step_seconds: float
+    data: list[SeriesPoint]

@@ -1,0 +1,77 @@
+"""Bulk operations, bit by bit: each is driven by one process at a time, under its own lease."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import msgspec
+
+from holdfast.answers import TaskFilter
+from holdfast.errors import HoldfastError, InvalidInput, StoreUnreachable
+from holdfast.ids import new_grant
+from holdfast.records import Operation
+from holdfast.store import Store
+
+__all__ = ["Driver"]
+
+_PAGE = 500
+_SLICE = 0.5  # seconds of a rate that are done at once
+
+
+class Driver:
+    """Drives what is open. `moved` is called where tasks may have become ready."""
+
+    def __init__(self, store: Store, moved: Callable[[], None] = lambda: None) -> None:
+        self._store, self._moved = store, moved
+
+    async def sweep(self) -> int:
+        """One operation from where it stands to its end, if there is one to be had."""
+        grant = new_grant()
+        found = await self._store.take_operations(grant)
+        for operation in found:
+            await self._drive(operation, grant)
+        return len(found)
+
+    async def _drive(self, operation: Operation, grant: UUID) -> None:
+        try:
+            filter = msgspec.convert(operation.filter, TaskFilter)
+            await self._walk(operation, grant, filter)
+        except StoreUnreachable:
+            raise  # somebody goes on from where it stands
+        except (HoldfastError, msgspec.ValidationError) as error:
+            await self._store.end_operation(operation.id, grant, "failed", error=str(error)[:1000])
+
+    async def _walk(self, operation: Operation, grant: UUID, filter: TaskFilter) -> None:
+        done, failed, cursor = operation.done, operation.failed, operation.position
+        size = _PAGE if operation.rate is None else max(1, min(_PAGE, int(operation.rate * _SLICE)))
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            page = await self._store.list_tasks(filter, cursor=cursor, limit=size)
+            ids = [task.id for task in page.tasks]
+            moved = await self._act(operation.action, ids) if ids else 0
+            done, failed, cursor = done + moved, failed + len(ids) - moved, page.next
+            if moved:
+                self._moved()
+            goes_on = await self._store.advance_operation(
+                operation.id, grant, position=cursor, done=done, failed=failed
+            )
+            if not goes_on:
+                return
+            if cursor is None:
+                await self._store.end_operation(operation.id, grant)
+                return
+            if operation.rate is not None:
+                await asyncio.sleep(max(0.0, len(ids) / operation.rate - (loop.time() - began)))
+
+    async def _act(self, action: str, ids: Sequence[UUID]) -> int:
+        match action:
+            case "cancel":
+                answers = await self._store.cancel(ids)
+                return sum(answer in ("cancelled", "requested") for answer in answers.values())
+            case "retry" | "replay":
+                return len(await self._store.retry(ids))
+            case "discard":
+                return len(await self._store.discard(ids))
+            case _:
+                raise InvalidInput(f"no such action: {action!r:.80}")
