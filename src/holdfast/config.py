@@ -59,6 +59,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: timedelta | None = None
     stuck_after: timedelta | None = None
     on_stuck: str = "report"
+    task_logs: bool = True
     origin: dict[str, str] = {}  # which variable each setting came from
 
 
@@ -162,6 +163,7 @@ _READINGS: dict[str, _Reading] = {
     "dead_letter_retention": (_span, ("HOLDFAST_DEAD_LETTER_RETENTION",)),
     "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
+    "task_logs": (_yes, ("HOLDFAST_TASK_LOGS",)),
 }
 _SECRETS = {"store", "redis_url"}
 

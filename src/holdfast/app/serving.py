@@ -169,6 +169,7 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
             wanted.priority_grace,
             config.priority_grace,
         ),
+        task_logs=config.task_logs,
     )
 
 

@@ -42,6 +42,10 @@ class Holding:
             for lease in leases:
                 self._held[lease.task.int] = _Held(lease, until)
 
+    def holds(self, lease: Lease) -> bool:
+        with self._lock:
+            return self._find(lease) is not None
+
     def drop(self, leases: Iterable[Lease]) -> None:
         """They were settled, or are gone. A newer grant of the same task stays."""
         with self._lock:

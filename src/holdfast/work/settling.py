@@ -12,6 +12,7 @@ from holdfast.store import Working
 from holdfast.tasks.lifecycle import Errored, Facts, settle
 from holdfast.tasks.task import Failure
 from holdfast.work.holding import Holding
+from holdfast.work.logs import TaskLogs
 
 __all__ = ["Settling"]
 
@@ -34,10 +35,11 @@ class Settling:
         default_tries: int,
         written: Callable[[Sequence[Ended], frozenset[UUID]], None],
         is_awake: Callable[[UUID], bool] = lambda task: False,
+        logs: TaskLogs | None = None,
     ) -> None:
         self._store, self._holding, self._observer = store, holding, observer
         self._default_tries, self._written = default_tries, written
-        self._is_awake = is_awake
+        self._is_awake, self._logs = is_awake, logs
         self._pending: list[Ended] = []
         self._wake = asyncio.Event()
         self._insisting: set[asyncio.Task[None]] = set()
@@ -52,6 +54,8 @@ class Settling:
     def note(self, ended: Ended) -> None:
         """It was written elsewhere."""
         self._holding.drop([ended.task.lease])
+        if self._logs:
+            self._logs.forget([ended.task.lease])
         self._observer.settled([ended], frozenset())
         self._written([ended], frozenset())
 
@@ -92,6 +96,8 @@ class Settling:
         leases = [ended.task.lease for ended in batch]
         pause, errors = _FIRST_PAUSE, 0
         refused: frozenset[UUID] | None = None
+        if self._logs:
+            await self._logs.write(leases)  # later they may not
         while refused is None:
             # A renewal that crosses the settle would find them gone, and call them lost.
             self._holding.rest(leases)
@@ -113,6 +119,8 @@ class Settling:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         self._holding.drop(leases)
+        if self._logs:
+            self._logs.forget(leases)
         for task in refused:
             logger.warning("task %s: its result came too late and was refused", task)
         self._observer.settled(batch, refused)

@@ -24,6 +24,7 @@ from holdfast.work.adoption import Adoption
 from holdfast.work.attempt import Attempt, Flowing
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
+from holdfast.work.logs import TaskLogs
 from holdfast.work.pace import Pace, Polling
 from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
@@ -52,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_timeout: timedelta = timedelta(seconds=30)
     default_tries: int = 3
     grace: timedelta = timedelta(milliseconds=50)  # for each priority above this worker's
+
+    task_logs: bool = True  # what functions log is kept with their attempts
 
     def __post_init__(self) -> None:
         faults = []
@@ -116,6 +119,7 @@ class Worker:
             renewal=settings.interval,
             durable=self._any_fenced,
         )
+        self._logs = TaskLogs(store, holding) if settings.task_logs else None
         self._settling = Settling(
             store,
             holding,
@@ -123,6 +127,7 @@ class Worker:
             default_tries=settings.default_tries,
             written=self._written,
             is_awake=lambda task: self._slots.is_awake(task),
+            logs=self._logs,
         )
         adoption = Adoption(
             worker=record.id,
@@ -222,6 +227,9 @@ class Worker:
     async def run(self) -> None:
         """Until it is drained. Cancelled, it hands back what it holds and ends."""
         settling = asyncio.create_task(self._settling.run())
+        writing = asyncio.create_task(self._logs.keep_writing()) if self._logs else None
+        if self._logs:
+            logging.getLogger().addHandler(self._logs)
         try:
             await self._renewal.start()
             await self._notifier.listen(self._heard)
@@ -230,7 +238,11 @@ class Worker:
             await self._work(settling)
         finally:
             self._notifier.leave(self._heard)
-            settling.cancel()
+            if self._logs:
+                logging.getLogger().removeHandler(self._logs)
+            for task in (settling, writing):
+                if task:
+                    task.cancel()
             await self._renewal.stop()
             self._lifecycle.move(WorkerState.STOPPED)
             logger.info("worker %s has stopped", self._record.name)
