@@ -59,6 +59,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: timedelta | None = None
     stuck_after: timedelta | None = None
     on_stuck: str = "report"
+    api_key: str | None = None
+    signing_key: str | None = None
     origin: dict[str, str] = {}  # which variable each setting came from
 
 
@@ -115,6 +117,13 @@ def _on_stuck(name: str, text: str) -> str:
     return text.strip()
 
 
+def _key(name: str, text: str) -> str:
+    """Nothing of it is repeated in what is said."""
+    if not 16 <= len(text.strip()) <= 500 or not text.strip().isascii():
+        raise InvalidInput(f"{name} must have 16 to 500 ASCII characters; make one by chance")
+    return text.strip()
+
+
 def _text(_: str, text: str) -> str:
     return text.strip()
 
@@ -162,8 +171,10 @@ _READINGS: dict[str, _Reading] = {
     "dead_letter_retention": (_span, ("HOLDFAST_DEAD_LETTER_RETENTION",)),
     "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
+    "api_key": (_key, ("HOLDFAST_API_KEY",)),
+    "signing_key": (_key, ("HOLDFAST_SIGNING_KEY",)),
 }
-_SECRETS = {"store", "redis_url"}
+_SECRETS = {"store", "redis_url", "api_key", "signing_key"}
 
 
 def read(environ: Mapping[str, str]) -> Config:

@@ -277,6 +277,14 @@ class Holdfast:
             default_tries=self.default_tries,
         )
 
+    def asgi(self, **options: Any) -> Any:
+        """The HTTP API as an ASGI application, for a server or to be mounted in another one. Needs
+        `holdfast[server]`. Closed by default: without a key (`api_key=`, HOLDFAST_API_KEY) it
+        answers this machine only."""
+        from holdfast.app.faces import face
+
+        return face("api").make_api(self, **options)
+
     # ── inside durable functions ─────────────────────────────────────────────────────────────
 
     step = staticmethod(verbs.step)  # type: ignore[arg-type, var-annotated]

@@ -102,5 +102,3 @@ class Careful:
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
-
-

@@ -46,9 +46,7 @@ async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
 def _check_headers(request: Request, most: int) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Problem(
-            415, "not_json", "send JSON, and say so: Content-Type: application/json"
-        )
+        raise Problem(415, "not_json", "send JSON, and say so: Content-Type: application/json")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Problem(415, "compressed", "send the body as it is: nothing is decompressed here")
     length = request.headers.get("content-length", "0")

@@ -47,14 +47,14 @@ class Endpoint:
     async def _ask(self, request: Request) -> Response:
         route = self._route(request.method)
         caller = await self._house.door.admit(request, route.scope)
+        if route.whole and caller.tenant is not None:
+            raise Problem(403, "forbidden", "this is about all tenants, and your key is of one")
         path, query = path_of(request, route), query_of(request, route.query)
         body = None
         if route.body is not None:
             body = decoded(await read_body(request), route.body)
         desk = await self._house.desk_for(caller) if route.scope != PUBLIC else NO_DESK
-        return await route.handler(
-            Ask(request, self._house, caller, desk, path, query, body)
-        )
+        return await route.handler(Ask(request, self._house, caller, desk, path, query, body))
 
     def _route(self, method: str) -> Route:
         looked_at = self.routes.get("GET")

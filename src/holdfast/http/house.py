@@ -33,11 +33,10 @@ class House:
         rate: float = _RATE,
         burst: float = _BURST,
         streams: int = _STREAMS,
-        desks: Desks | None = None,
     ) -> None:
         clock = app.home.clock
         self.app = app
-        self.desk_for: Desks = desks or self._local
+        self.desk_for: Desks = app.desk
         self.signer = Signer(signing_key or app.config.signing_key)
         self.cursors = Cursors(self.signer)
         self.hubs = Hubs(self.desk_for, most_each=streams)
@@ -47,11 +46,6 @@ class House:
             Buckets(clock, rate=rate, burst=burst),
             Buckets(clock, rate=_FAILURES, burst=_FAILURES_AT_ONCE),
         )
-
-    async def _local(self, caller: Caller) -> Desk:
-        from holdfast.desk.local import LocalDesk
-
-        return LocalDesk(await self.app.home.client(), self.app.functions, caller)
 
     async def close(self) -> None:
         await self.hubs.close()

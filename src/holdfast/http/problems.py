@@ -123,4 +123,3 @@ def internal() -> Problem:
     return Problem(
         500, "internal", "something went wrong here; nothing more is said of it but in the log"
     )
-

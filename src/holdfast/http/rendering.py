@@ -31,7 +31,9 @@ def tag_of(data: bytes) -> str:
     return sha256(data).hexdigest()[:20]
 
 
-def fresh(ask: Ask, value: Any, settings: Any = None, headers: dict[str, str] | None = None) -> Any:
+def fresh(
+    ask: Ask, value: Any, settings: Any = None, headers: dict[str, str] | None = None
+) -> Response:
     """With an ETag; 304 where the caller has it already. `settings`: the part of it that
     `If-Match` looks at, where the rest changes by itself."""
     data = _encoder.encode(value)

@@ -50,7 +50,8 @@ class Ask:
 
     def url(self, path: str) -> str:
         """A path of ours, wherever this application is mounted."""
-        return self.request.scope.get("root_path", "").rstrip("/") + path
+        root: str = self.request.scope.get("root_path", "")
+        return root.rstrip("/") + path
 
 
 Handler = Callable[[Ask], Awaitable[Response]]
@@ -59,8 +60,9 @@ Handler = Callable[[Ask], Awaitable[Response]]
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path.
 
-    `answers`: what each status code carries; `query`: its parameters; `headers`: those of the
-    request that it listens to, with what they do.
+    `answers`: what each status code carries (of several, one); `query`: its parameters;
+    `headers`: those of the request that it listens to, with what they do; `whole`: it is about all
+    tenants, so a key of one of them may not.
     """
 
     method: Method
@@ -75,6 +77,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[int, ...] = ()
     headers: dict[str, str] = {}
     media: str = "application/json"
+    whole: bool = False
 
     @property
     def parameters(self) -> list[str]:

@@ -54,6 +54,7 @@ async def list_dead_letters(ask: Ask) -> Response:
 @routes.get(
     "/v1/dead-letters/groups",
     scope="tasks:read",
+    whole=True,
     query=Groups,
     answers={200: Listed[DeadLetterGroupView]},
 )
@@ -68,9 +69,7 @@ async def replay_dead_letters(ask: Ask) -> Response:
     return json(await ask.desk.replay(ask.body.ids))
 
 
-@routes.post(
-    "/v1/dead-letters:discard", scope="tasks:control", body=Chosen, answers={200: Changed}
-)
+@routes.post("/v1/dead-letters:discard", scope="tasks:control", body=Chosen, answers={200: Changed})
 async def discard_dead_letters(ask: Ask) -> Response:
     """Forget them for good."""
     return json(await ask.desk.discard(ask.body.ids))

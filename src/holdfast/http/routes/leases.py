@@ -19,7 +19,13 @@ class LeaseFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limit: Limit = 100
 
 
-@routes.get("/v1/leases", scope="fleet:read", query=LeaseFilter, answers={200: Listed[LeaseShape]})
+@routes.get(
+    "/v1/leases",
+    scope="fleet:read",
+    whole=True,
+    query=LeaseFilter,
+    answers={200: Listed[LeaseShape]},
+)
 async def list_leases(ask: Ask) -> Response:
     """What is held; `expired`: only what nobody renewed."""
     wanted: LeaseFilter = ask.query

@@ -23,7 +23,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     paused: bool
 
 
-@routes.get("/v1/queues", scope="fleet:read", answers={200: Listed[QueueView]})
+@routes.get("/v1/queues", scope="fleet:read", whole=True, answers={200: Listed[QueueView]})
 async def list_queues(ask: Ask) -> Response:
     """Every known queue."""
     return json(Listed(data=await ask.desk.queues()))
@@ -32,6 +32,7 @@ async def list_queues(ask: Ask) -> Response:
 @routes.get(
     "/v1/queues/{queue}",
     scope="fleet:read",
+    whole=True,
     answers={200: QueueView, 304: None},
     headers=_IF_NONE,
 )
@@ -40,7 +41,9 @@ async def show_queue(ask: Ask) -> Response:
     return _shown(ask, await ask.desk.queue(ask.path["queue"]))
 
 
-@routes.get("/v1/queues/{queue}/why", scope="fleet:read", answers={200: Listed[WhyView]})
+@routes.get(
+    "/v1/queues/{queue}/why", scope="fleet:read", whole=True, answers={200: Listed[WhyView]}
+)
 async def explain_queue(ask: Ask) -> Response:
     """What holds it back."""
     return json(Listed(data=await ask.desk.queue_why(ask.path["queue"])))
@@ -49,6 +52,7 @@ async def explain_queue(ask: Ask) -> Response:
 @routes.patch(
     "/v1/queues/{queue}",
     scope="fleet:control",
+    whole=True,
     body=QueueChange,
     answers={200: QueueView},
     errors=(412, 428),
@@ -66,6 +70,7 @@ async def change_queue(ask: Ask) -> Response:
 @routes.post(
     "/v1/queues/{queue}:pause",
     scope="fleet:control",
+    whole=True,
     answers={200: QueueView},
     errors=(412,),
     headers=_IF_MATCH,
@@ -79,6 +84,7 @@ async def pause_queue(ask: Ask) -> Response:
 @routes.post(
     "/v1/queues/{queue}:resume",
     scope="fleet:control",
+    whole=True,
     answers={200: QueueView},
     errors=(412,),
     headers=_IF_MATCH,

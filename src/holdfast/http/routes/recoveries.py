@@ -1,6 +1,9 @@
 """Recoveries: what dead workers held, taken back."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from holdfast.desk.shapes import RecoveryRun, RecoveryView
@@ -14,6 +17,9 @@ routes = Routes("recoveries")
 
 
 class Recent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    before: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, description="The last `seq` you saw.")] | None
+    ) = None
     limit: Limit = 50
 
 
@@ -21,16 +27,25 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     dry_run: bool = False
 
 
-@routes.get("/v1/recoveries", scope="fleet:read", query=Recent, answers={200: Listed[RecoveryView]})
+@routes.get(
+    "/v1/recoveries",
+    scope="fleet:read",
+    whole=True,
+    query=Recent,
+    answers={200: Listed[RecoveryView]},
+)
 async def list_recoveries(ask: Ask) -> Response:
     """Attempts that were lost and taken back, newest first."""
-    return json(Listed(data=await ask.desk.recoveries(ask.query.limit)))
+    return json(
+        Listed(data=await ask.desk.recoveries(before=ask.query.before, limit=ask.query.limit))
+    )
 
 
 @routes.post(
     "/v1/recoveries",
     "/distributed/recover-orphans",
     scope="fleet:control",
+    whole=True,
     query=DryRun,
     answers={200: RecoveryRun},
 )

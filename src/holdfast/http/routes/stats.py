@@ -54,7 +54,7 @@ class AllWorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[WorkerStats]
 
 
-@routes.get("/v1/stats", "/distributed/stats", scope="fleet:read", query=Named,
+@routes.get("/v1/stats", "/distributed/stats", scope="fleet:read", whole=True, query=Named,
             answers={200: Stats})  # fmt: skip
 async def show_stats(ask: Ask) -> Response:
     """Every known queue with plain numbers at fixed paths, workers, leases, recoveries."""
@@ -65,8 +65,9 @@ async def show_stats(ask: Ask) -> Response:
 @routes.get(
     "/worker/stats",
     scope="fleet:read",
+    whole=True,
     query=WhichWorker,
-    answers={200: WorkerStats | AllWorkerStats},
+    answers={200: (WorkerStats, AllWorkerStats)},
 )
 async def show_worker_stats(ask: Ask) -> Response:
     """One worker by its name; or the one that lives in this process; or all that are alive."""
@@ -110,7 +111,7 @@ async def _stats(ask: Ask, view: WorkerView) -> WorkerStats:
     )
 
 
-@routes.get("/metrics", scope="fleet:read", answers={200: str}, media="text/plain")
+@routes.get("/metrics", scope="fleet:read", whole=True, answers={200: str}, media="text/plain")
 async def show_metrics(ask: Ask) -> Response:
     """The fleet for Prometheus, as text or OpenMetrics."""
     render, media = choose_encoder(ask.header("accept") or "")

@@ -2,7 +2,7 @@
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import msgspec
@@ -122,7 +122,7 @@ async def listed(ask: Ask, wanted: TaskFilter) -> Response:
         return json(page)
     cursor = cursors.give(page.next_cursor, tenant, filter)
     again: dict[str, Any] = {**ask.request.query_params, "cursor": cursor}
-    link = f'<{ask.url(ask.request.scope["path"])}?{urlencode(again)}>; rel="next"'
+    link = f'<{quote(ask.request.scope["path"])}?{urlencode(again)}>; rel="next"'
     return json(msgspec.structs.replace(page, next_cursor=cursor), headers={"Link": link})
 
 
@@ -163,9 +163,7 @@ async def show_arguments(ask: Ask) -> Response:
     return json(msgspec.Raw(await ask.desk.arguments(ask.path["task_id"])))
 
 
-@routes.get(
-    "/v1/tasks/{task_id}/attempts", scope="tasks:read", answers={200: Listed[AttemptView]}
-)
+@routes.get("/v1/tasks/{task_id}/attempts", scope="tasks:read", answers={200: Listed[AttemptView]})
 async def list_attempts(ask: Ask) -> Response:
     """Every try, oldest first."""
     return json(Listed(data=await ask.desk.attempts(ask.path["task_id"])))
