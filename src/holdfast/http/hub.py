@@ -57,14 +57,17 @@ class Hub:
         self._started = asyncio.Event()
         self._closed = False
 
-    async def follow(self, after: int | None) -> AsyncGenerator[list[Told]]:
-        """From there on, or from now; an empty list is a sign of life."""
+    async def now(self) -> int:
+        """The last number that is known; looked up where nobody listens yet."""
+        return self._last if self._started.is_set() else await newest(await self._desk())
+
+    async def follow(self, place: int) -> AsyncGenerator[list[Told]]:
+        """All after `place`; an empty list is a sign of life."""
         self._listeners += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         try:
             await self._started.wait()
-            place = self._last if after is None else after
             while not self._closed:
                 batch, place = await self._since(place)
                 if batch or await self._quiet(place):

@@ -57,7 +57,12 @@ async def follow_events(ask: Ask) -> Response:
     stack = ExitStack()
     stack.enter_context(ask.house.hubs.listening(ask.caller))
     hub = ask.house.hubs.hub(ask.caller)
-    return Stream(_lines(hub.follow(after), types), stack)
+    try:
+        place = await hub.now() if after is None else after
+    except BaseException:
+        stack.close()
+        raise
+    return Stream(_lines(hub.follow(place), types), stack)
 
 
 class Stream(StreamingResponse):
