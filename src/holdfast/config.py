@@ -59,6 +59,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_retention: timedelta | None = None
     stuck_after: timedelta | None = None
     on_stuck: str = "report"
+    health_host: str | None = None
+    health_port: int | None = None
     api_key: str | None = None
     signing_key: str | None = None
     origin: dict[str, str] = {}  # which variable each setting came from
@@ -80,6 +82,13 @@ def _count(name: str, text: str) -> int:
     number = _whole(name, text)
     if number < 1:
         raise InvalidInput(f"{name} must be at least 1, got {number}; leave it out for the default")
+    return number
+
+
+def _port(name: str, text: str) -> int:
+    number = _whole(name, text)
+    if not 0 <= number <= 65_535:
+        raise InvalidInput(f"{name} must be a port, from 1 to 65535, got {number}")
     return number
 
 
@@ -171,6 +180,8 @@ _READINGS: dict[str, _Reading] = {
     "dead_letter_retention": (_span, ("HOLDFAST_DEAD_LETTER_RETENTION",)),
     "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
+    "health_host": (_text, ("HOLDFAST_HEALTH_HOST",)),
+    "health_port": (_port, ("HOLDFAST_HEALTH_PORT",)),
     "api_key": (_key, ("HOLDFAST_API_KEY",)),
     "signing_key": (_key, ("HOLDFAST_SIGNING_KEY",)),
 }

@@ -1,12 +1,13 @@
 """Numbers of the whole: for people, for autoscalers, for Prometheus."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
+from holdfast.app.probes import worker_stats
 from holdfast.desk.shapes import Stats, WorkerView
 from holdfast.http.fields import Label
 from holdfast.http.metrics import fleet
@@ -34,14 +35,17 @@ class WhichWorker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as it says of itself."""
+    """A worker as it says of itself. Nulls: only the worker's own process knows."""
 
     worker_id: str
     state: str
+    is_running: bool
     active_jobs: int
     max_jobs: int
     utilization: float
     active_job_ids: list[str]
+    lease_duration_seconds: float | None
+    heartbeat_interval_seconds: float | None
     tasks_acquired_total: int
     tasks_recovered_total: int
     poll_interval_seconds: float
@@ -75,24 +79,9 @@ async def show_worker_stats(ask: Ask) -> Response:
         return json(await _stats(ask, await ask.desk.worker(ask.query.worker_id)))
     here = [one for one in ask.house.app.worker_status_overview()["workers"] if "max_jobs" in one]
     if len(here) == 1 and ask.caller.tenant is None:
-        return json(own_stats(here[0]))
+        return json(msgspec.convert(worker_stats(here[0]), WorkerStats))
     found = [one for one in await ask.desk.workers() if one.status not in ("stopped", "stale")]
     return json(AllWorkerStats(workers=[await _stats(ask, one) for one in found[:100]]))
-
-
-def own_stats(facts: dict[str, Any]) -> WorkerStats:
-    return WorkerStats(
-        worker_id=facts["worker_id"],
-        state=facts["state"],
-        active_jobs=facts["active_jobs"],
-        max_jobs=facts["max_jobs"],
-        utilization=facts["utilization"],
-        active_job_ids=facts["active_job_ids"],
-        tasks_acquired_total=facts["tasks_acquired"],
-        tasks_recovered_total=facts["tasks_recovered"],
-        poll_interval_seconds=facts["poll_interval"],
-        loop_lag_seconds=facts["loop_lag"],
-    )
 
 
 async def _stats(ask: Ask, view: WorkerView) -> WorkerStats:
@@ -100,10 +89,13 @@ async def _stats(ask: Ask, view: WorkerView) -> WorkerStats:
     return WorkerStats(
         worker_id=view.worker_id,
         state=view.status,
+        is_running=view.status not in ("starting", "stale", "stopped"),
         active_jobs=view.active,
         max_jobs=view.max_concurrent,
         utilization=view.utilization,
         active_job_ids=[str(lease.task_id) for lease in held],
+        lease_duration_seconds=None,
+        heartbeat_interval_seconds=None,
         tasks_acquired_total=view.tasks_acquired,
         tasks_recovered_total=view.tasks_recovered,
         poll_interval_seconds=view.poll_interval_seconds,
