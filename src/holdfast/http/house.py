@@ -7,10 +7,12 @@ from holdfast.desk.caller import Caller
 from holdfast.desk.desk import Desk
 from holdfast.http.auth import BootstrapKey, Door, Keys
 from holdfast.http.cursors import Cursors
+from holdfast.http.granting import Granting
 from holdfast.http.hub import Hubs
 from holdfast.http.pulse import Pulse
 from holdfast.http.rates import Buckets
 from holdfast.http.signing import Signer
+from holdfast.http.tokens import Tokens
 
 __all__ = ["Desks", "House"]
 
@@ -39,6 +41,8 @@ class House:
         self.desk_for: Desks = app.desk
         self.signer = Signer(signing_key or app.config.signing_key)
         self.cursors = Cursors(self.signer)
+        self.tokens = Tokens(self.signer)
+        self.granting = Granting(app)
         self.hubs = Hubs(self.desk_for, most_each=streams)
         self.pulse = Pulse(app)
         self.door = Door(
