@@ -80,6 +80,7 @@ class Granting:
             if tasks or left <= 0:
                 return Granted(tasks, drain)
             await asyncio.sleep(min(pause, left))
+            await self._sweeping.sweep()
             pause = min(pause * 1.5, _SLOW)
 
     async def _ask(

@@ -63,13 +63,25 @@ async def list_dead_letter_groups(ask: Ask) -> Response:
     return json(Listed(data=await ask.desk.dead_letter_groups(ask.query.limit)))
 
 
-@routes.post("/v1/dead-letters:replay", scope="tasks:control", body=Chosen, answers={200: Changed})
+@routes.post(
+    "/v1/dead-letters:replay",
+    scope="tasks:control",
+    body=Chosen,
+    answers={200: Changed},
+    errors=(404,),
+)
 async def replay_dead_letters(ask: Ask) -> Response:
     """A new life for each, with all its tries."""
     return json(await ask.desk.replay(ask.body.ids))
 
 
-@routes.post("/v1/dead-letters:discard", scope="tasks:control", body=Chosen, answers={200: Changed})
+@routes.post(
+    "/v1/dead-letters:discard",
+    scope="tasks:control",
+    body=Chosen,
+    answers={200: Changed},
+    errors=(404,),
+)
 async def discard_dead_letters(ask: Ask) -> Response:
     """Forget them for good."""
     return json(await ask.desk.discard(ask.body.ids))

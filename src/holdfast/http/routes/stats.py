@@ -72,6 +72,7 @@ async def show_stats(ask: Ask) -> Response:
     whole=True,
     query=WhichWorker,
     answers={200: (WorkerStats, AllWorkerStats)},
+    errors=(404,),
 )
 async def show_worker_stats(ask: Ask) -> Response:
     """One worker by its name; or the one that lives in this process; or all that are alive."""

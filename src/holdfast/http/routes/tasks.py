@@ -199,13 +199,17 @@ async def run_task_now(ask: Ask) -> Response:
     return _moved(await ask.desk.retry([ask.path["task_id"]]), "it does not wait for its time")
 
 
-@routes.post("/v1/tasks:cancel", scope="tasks:control", body=Some, answers={200: Changed})
+@routes.post(
+    "/v1/tasks:cancel", scope="tasks:control", body=Some, answers={200: Changed}, errors=(404,)
+)
 async def cancel_tasks(ask: Ask) -> Response:
     """Cancel up to 1,000."""
     return json(await ask.desk.cancel(ask.body.ids))
 
 
-@routes.post("/v1/tasks:retry", scope="tasks:control", body=Some, answers={200: Changed})
+@routes.post(
+    "/v1/tasks:retry", scope="tasks:control", body=Some, answers={200: Changed}, errors=(404,)
+)
 async def retry_tasks(ask: Ask) -> Response:
     """Retry up to 1,000."""
     return json(await ask.desk.retry(ask.body.ids))
