@@ -60,6 +60,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     stuck_after: timedelta | None = None
     on_stuck: str = "report"
     task_logs: bool = True
+    health_host: str | None = None
+    health_port: int | None = None
+    api_key: str | None = None
+    signing_key: str | None = None
     origin: dict[str, str] = {}  # which variable each setting came from
 
 
@@ -79,6 +83,13 @@ def _count(name: str, text: str) -> int:
     number = _whole(name, text)
     if number < 1:
         raise InvalidInput(f"{name} must be at least 1, got {number}; leave it out for the default")
+    return number
+
+
+def _port(name: str, text: str) -> int:
+    number = _whole(name, text)
+    if not 0 <= number <= 65_535:
+        raise InvalidInput(f"{name} must be a port, from 1 to 65535, got {number}")
     return number
 
 
@@ -113,6 +124,13 @@ def _label(name: str, text: str) -> str:
 def _on_stuck(name: str, text: str) -> str:
     if text.strip() not in ("report", "recover"):
         raise InvalidInput(f"{name} must be report or recover, got {text!r:.80}")
+    return text.strip()
+
+
+def _key(name: str, text: str) -> str:
+    """Nothing of it is repeated in what is said."""
+    if not 16 <= len(text.strip()) <= 500 or not text.strip().isascii():
+        raise InvalidInput(f"{name} must have 16 to 500 ASCII characters; make one by chance")
     return text.strip()
 
 
@@ -164,8 +182,12 @@ _READINGS: dict[str, _Reading] = {
     "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
     "task_logs": (_yes, ("HOLDFAST_TASK_LOGS",)),
+    "health_host": (_text, ("HOLDFAST_HEALTH_HOST",)),
+    "health_port": (_port, ("HOLDFAST_HEALTH_PORT",)),
+    "api_key": (_key, ("HOLDFAST_API_KEY",)),
+    "signing_key": (_key, ("HOLDFAST_SIGNING_KEY",)),
 }
-_SECRETS = {"store", "redis_url"}
+_SECRETS = {"store", "redis_url", "api_key", "signing_key"}
 
 
 def read(environ: Mapping[str, str]) -> Config:

@@ -29,7 +29,7 @@ def commands() -> list[tuple[str, click.Command]]:
 def test_the_help_names_every_command(shell: Shell):
     text = shell.says("--help")
     assert re.findall(r"^  ([a-z]+)  ", text, re.MULTILINE) == [
-        "bench", "demo", "enqueue", "flows", "sql", "worker",
+        "api", "bench", "demo", "enqueue", "flows", "sql", "worker",
     ]  # fmt: skip
     assert __version__ in shell.says("--version")
 

@@ -277,6 +277,14 @@ class Holdfast:
             default_tries=self.default_tries,
         )
 
+    def asgi(self, **options: Any) -> Any:
+        """The HTTP API as an ASGI application, for a server or to be mounted in another one. Needs
+        `holdfast[server]`. Closed by default: without a key (`api_key=`, HOLDFAST_API_KEY) it
+        answers this machine only."""
+        from holdfast.app.faces import face
+
+        return face("api").make_api(self, **options)
+
     # ── inside durable functions ─────────────────────────────────────────────────────────────
 
     step = staticmethod(verbs.step)  # type: ignore[arg-type, var-annotated]
@@ -324,6 +332,8 @@ class Holdfast:
         stuck_after: Duration | None = None,
         on_stuck: str | None = None,
         spawn_suspects: bool = False,
+        health_host: str | None = None,
+        health_port: int | None = None,
         lifecycle: WorkerLifecycle | None = None,
     ) -> None:
         """Work, until asked to drain (`request_worker_drain`) or cancelled.
@@ -332,6 +342,8 @@ class Holdfast:
         their own from then on, side by side; else one after the other in an emptied worker. For
         programs whose functions need nothing but what importing them brings (`holdfast worker`
         sets it).
+
+        `health_port`: serve /health, /livez, /readyz, /startupz, /metrics and /worker/stats there.
         """
         from holdfast.app.serving import Served, serve  # which those who only dispatch never need
 
@@ -357,6 +369,8 @@ class Holdfast:
             stuck_after=stuck_after,
             on_stuck=on_stuck,
             spawn_suspects=spawn_suspects,
+            health_host=health_host,
+            health_port=health_port,
         )
         await serve(self, wanted, lifecycle)
 

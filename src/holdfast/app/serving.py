@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,13 @@ import msgspec
 
 from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
+from holdfast.app.probes import probing
 from holdfast.config import first
 from holdfast.executors.places import check_not_importing
 from holdfast.flow.asking import Asking
 from holdfast.flow.branches import watching
 from holdfast.ids import new_worker_id
+from holdfast.observer import Observer
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
 from holdfast.registry import Registry
@@ -68,6 +70,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     stuck_after: Duration | None = None
     on_stuck: str | None = None
     spawn_suspects: bool | None = None
+    health_host: str | None = None
+    health_port: int | None = None
     functions: Any = None  # a registry of its own: it serves nothing else
 
 
@@ -78,17 +82,26 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     lifecycle.name = lifecycle.name or name
     app.follow(lifecycle)
     try:
-        await _serve(app, wanted, lifecycle, name)
+        host = first(first(wanted.health_host, app.config.health_host), "127.0.0.1")
+        port = first(wanted.health_port, app.config.health_port)
+        with probing(lifecycle, host, port, app.config.api_key) as more:
+            await _serve(app, wanted, lifecycle, name, [*app.observers, *more])
     finally:
         lifecycle.move(WorkerState.STOPPED)
 
 
-async def _serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle, name: str) -> None:
+async def _serve(
+    app: "Holdfast",
+    wanted: Served,
+    lifecycle: WorkerLifecycle,
+    name: str,
+    observers: Sequence[Observer],
+) -> None:
     settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     who = _filters(app, wanted)
     functions: Registry = app.functions if wanted.functions is None else wanted.functions
     record = _record(name, wanted, settings, who, app, functions)
-    told = [observer.for_worker(name, lifecycle.overview) for observer in app.observers]
+    told = [observer.for_worker(name, lifecycle.overview) for observer in observers]
     observer = Many([LogObserver(name), *told])
     executors = Executors(
         freed=lambda: worker.freed(), spawn_suspects=wanted.spawn_suspects or False

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 __all__ = ["Group", "main"]
 
 _COMMANDS = {
+    "api": "holdfast.cli.api",
     "bench": "holdfast.cli.bench",
     "demo": "holdfast.cli.demo",
     "enqueue": "holdfast.cli.enqueue",

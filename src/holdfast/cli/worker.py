@@ -13,7 +13,7 @@ from holdfast.cli.options import LABELS, SPAN, app_option, store_option
 
 __all__ = ["worker"]
 
-_NOT_FOR_CHILDREN = {"processes", "worker_id"}
+_NOT_FOR_CHILDREN = {"processes", "worker_id", "health_port"}
 
 
 @click.command()
@@ -37,6 +37,12 @@ _NOT_FOR_CHILDREN = {"processes", "worker_id"}
     help="Its type: it serves the queue of that name, with 1 slot, unless told otherwise.",
 )
 @click.option("--worker-priority", type=int, help="Those with a higher one claim first.")
+@click.option("--health-host", help="Where probes listen.  [default: 127.0.0.1]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /health, /livez, /readyz, /metrics there; with --processes, on the next ones too.",
+)
 @click.option("--max-tries", type=click.IntRange(1, 32_000), help="For tasks that say nothing.")
 @click.option(
     "--log-level",
@@ -71,7 +77,9 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         )
     log_to_stderr(given["log_level"], as_json=given["log_json"])
     if given["processes"] > 1:
-        sys.exit(_many(ctx, given["processes"], given["worker_id"] or settings.worker_id))
+        name, port = given["worker_id"] or settings.worker_id, given["health_port"]
+        port = settings.health_port if port is None else port
+        sys.exit(_many(ctx, given["processes"], name, port))
     sys.exit(_one(given))
 
 
@@ -96,6 +104,8 @@ def _one(given: dict[str, Any]) -> int:
         drain_timeout=given["drain_timeout"],
         recovery_interval=given["recovery_interval"],
         worker_priority=given["worker_priority"],
+        health_host=given["health_host"],
+        health_port=given["health_port"],
     )
 
 
@@ -103,7 +113,7 @@ def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
 
 
-def _many(ctx: click.Context, count: int, name: str | None) -> int:
+def _many(ctx: click.Context, count: int, name: str | None, port: int | None) -> int:
     import asyncio
 
     from holdfast.cli.fleet import Fleet
@@ -111,7 +121,10 @@ def _many(ctx: click.Context, count: int, name: str | None) -> int:
     same = [sys.executable, "-m", "holdfast.worker", "--with-parent", *_flags_again(ctx)]
 
     def command(number: int) -> list[str]:
-        return [*same, "--worker-id", f"{name}-{number}"] if name else same
+        own = ["--worker-id", f"{name}-{number}"] if name else []
+        if port is not None:
+            own += ["--health-port", str(port + number - 1 if port else 0)]
+        return [*same, *own]
 
     return asyncio.run(Fleet(count, command).run())
 

@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+def _null() -> msgspec.Raw:
+    return msgspec.Raw(b"null")
+
+
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Complete when born."""
 
@@ -136,7 +140,7 @@ class ResultView(Shape, frozen=True, kw_only=True):
 
     id: UUID
     status: str
-    result: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.field(default_factory=_null)
     error: ErrorView | None = None
 
 
@@ -247,7 +251,7 @@ class FlowEntry(Shape, frozen=True, kw_only=True):
     position: int
     kind: str
     name: str
-    value: msgspec.Raw = msgspec.Raw(b"null")
+    value: msgspec.Raw = msgspec.field(default_factory=_null)
 
 
 class FlowView(Shape, frozen=True, kw_only=True):

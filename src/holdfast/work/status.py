@@ -22,6 +22,7 @@ class WorkerLifecycle:
         self.name = name
         self.state = WorkerState.STARTING
         self.drain_requested = False
+        self.probes: int | None = None  # the port where health is told
         self._facts: Callable[[], dict[str, Any]] = dict
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 

@@ -192,6 +192,8 @@ class Worker:
             "utilization": active / slots,
             "active_job_ids": [str(task) for task in self._slots.running],
             "active_leases": len(self._holding),
+            "lease_duration": self._settings.lease.total_seconds(),
+            "heartbeat_interval": self._settings.interval.total_seconds(),
             "tasks_acquired": self._acquired,
             "tasks_recovered": self.vitals.tasks_recovered,
             "poll_interval": self._pace.interval,

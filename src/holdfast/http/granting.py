@@ -1,0 +1,171 @@
+"""Workers without the database: they claim, renew and settle here under the same guarantees. Their
+request's id is the grant; the token of a lease is the permission."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from datetime import timedelta
+from hashlib import sha256
+from uuid import UUID
+
+import msgspec
+
+from holdfast.answers import Lanes
+from holdfast.app import Holdfast
+from holdfast.client import Client
+from holdfast.desk.caller import Caller
+from holdfast.errors import LeaseLost
+from holdfast.http.sweeping import Sweeping
+from holdfast.http.tokens import HeldLease, RemoteWorker
+from holdfast.ids import chance
+from holdfast.notifier import Hint
+from holdfast.store import Store
+from holdfast.tasks.lifecycle import Cancelled, Expired, Outcome, Settlement, settle
+from holdfast.tasks.task import Claimed
+
+__all__ = ["Granted", "Granting"]
+
+logger = logging.getLogger("holdfast.http")
+_BEAT = 10_000_000  # microseconds between two signs of life that are written
+_QUICK, _SLOW = 0.05, 0.5  # seconds between looks for work
+_MOST_KNOWN = 10_000
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """What a claim brought. `drain`: claim no more, finish, and leave."""
+
+    tasks: list[Claimed]
+    drain: bool
+
+
+class Granting:
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        self._lanes: Lanes | None = None
+        self._beats: OrderedDict[int, tuple[int, bool]] = OrderedDict()
+        self._sweeping = Sweeping(app)
+
+    async def register(self, worker: RemoteWorker) -> None:
+        await (await self._store()).register(worker.record(status="starting"))
+
+    async def sign_off(self, worker: RemoteWorker) -> None:
+        await (await self._store()).sign_off(worker.id)
+
+    # ── claim ────────────────────────────────────────────────────────────────────────────────
+
+    async def claim(
+        self,
+        worker: RemoteWorker,
+        caller: Caller,
+        *,
+        request: UUID,
+        want: int,
+        active: int,
+        lease: timedelta,
+        wait: float,
+    ) -> Granted:
+        """What this request took before, where its answer was lost; else due tasks, or none."""
+        store, grant = await self._store(), _grant(worker, request)
+        await self._sweeping.sweep()
+        drain = await self._beat(store, worker, active)
+        if held := await store.claimed(worker=worker.id, grant=grant):
+            return Granted(held, drain)
+        if drain:
+            return Granted([], drain)
+        over = asyncio.get_running_loop().time() + wait
+        pause = _QUICK
+        while True:
+            tasks = await self._ask(store, worker, caller, grant, want, lease)
+            left = over - asyncio.get_running_loop().time()
+            if tasks or left <= 0:
+                return Granted(tasks, drain)
+            await asyncio.sleep(min(pause, left))
+            await self._sweeping.sweep()
+            pause = min(pause * 1.5, _SLOW)
+
+    async def _ask(
+        self,
+        store: Store,
+        worker: RemoteWorker,
+        caller: Caller,
+        grant: UUID,
+        want: int,
+        lease: timedelta,
+    ) -> list[Claimed]:
+        lanes = self._lanes or await self._look_up(store)
+        serving = worker.serving(caller.tenant)
+        served = [id for id, lane in lanes.lanes.items() if serving.serves(lane)]
+        if not served:
+            self._lanes = None
+            return []
+        answer = await store.claim(
+            worker=worker.id, lanes=served, want=want, lease=lease, grant=grant, durable=True
+        )
+        if answer.lanes != lanes.change:
+            self._lanes = None
+        return [task for task in answer.tasks if not await self._ended(store, task)]
+
+    async def _ended(self, store: Store, task: Claimed) -> bool:
+        """What was cancelled, or is past its time, is not started."""
+        if not (task.cancel_requested or task.expired):
+            return False
+        outcome: Outcome = Cancelled() if task.cancel_requested else Expired()
+        await self.settle(HeldLease.of(task, 0, timedelta(0)), outcome)
+        return True
+
+    async def _look_up(self, store: Store) -> Lanes:
+        self._lanes = await store.lanes()
+        return self._lanes
+
+    # ── what a lease permits ─────────────────────────────────────────────────────────────────
+
+    async def renew(self, held: HeldLease, seconds: float | None) -> bool:
+        """Whether its task was asked to cancel. Raises `LeaseLost`."""
+        lease = timedelta(seconds=held.seconds if seconds is None else seconds)
+        answer = await (await self._store()).renew([held.lease], lease)
+        if held.task in answer.lost:
+            raise LeaseLost("renewal", held.task)
+        return held.task in answer.cancel
+
+    async def settle(self, held: HeldLease, outcome: Outcome) -> Settlement:
+        """Raises `LeaseLost`; to say it twice is harmless."""
+        client, tries = await self._client(), self._app.default_tries
+        what = settle(held.facts(tries), outcome, chance())
+        refused = await client.store.settle([(held.lease, what)], default_tries=tries)
+        if held.task in refused:
+            raise LeaseLost("settlement", held.task)
+        client.tell([Hint("work", held.queue)])  # it made room, or comes again
+        if held.parent and what.verdict.final:
+            client.tell([Hint("wake", str(held.parent))])
+        return what
+
+    async def progress(
+        self, held: HeldLease, percent: float, message: str | None, saved: bytes | None
+    ) -> None:
+        await (await self._store()).progress(held.lease, percent, message, saved)
+
+    # ── signs of life ────────────────────────────────────────────────────────────────────────
+
+    async def _beat(self, store: Store, worker: RemoteWorker, active: int) -> bool:
+        """Answers whether it is to drain, as of the last beat."""
+        now = self._app.home.clock.boot()
+        at, drain = self._beats.get(worker.id, (None, False))
+        if at is not None and now - at < _BEAT:
+            return drain
+        answer = await store.beat(worker.record(active))
+        self._beats[worker.id] = (now, answer.drain)
+        self._beats.move_to_end(worker.id)
+        if len(self._beats) > _MOST_KNOWN:
+            self._beats.popitem(last=False)
+        return answer.drain
+
+    async def _store(self) -> Store:
+        return (await self._client()).store
+
+    async def _client(self) -> Client:
+        return await self._app.home.client()
+
+
+def _grant(worker: RemoteWorker, request: UUID) -> UUID:
+    """Two workers that chose the same number never share a grant."""
+    return UUID(bytes=sha256(worker.id.to_bytes(8) + request.bytes).digest()[:16])

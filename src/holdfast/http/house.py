@@ -1,0 +1,55 @@
+"""What all routes share: the app, the door, the desk, the seal, the events."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from holdfast.app import Holdfast
+from holdfast.desk.caller import Caller
+from holdfast.desk.desk import Desk
+from holdfast.http.auth import BootstrapKey, Door, Keys
+from holdfast.http.cursors import Cursors
+from holdfast.http.granting import Granting
+from holdfast.http.hub import Hubs
+from holdfast.http.pulse import Pulse
+from holdfast.http.rates import Buckets
+from holdfast.http.signing import Signer
+from holdfast.http.tokens import Tokens
+
+__all__ = ["Desks", "House"]
+
+Desks = Callable[[Caller], Awaitable[Desk]]
+_RATE, _BURST = 500.0, 1000.0  # requests of one key
+_STREAMS = 100  # of events, of one key
+_FAILURES, _FAILURES_AT_ONCE = 5.0, 50.0  # wrong keys from one address
+
+
+class House:
+    """Made once per application."""
+
+    def __init__(
+        self,
+        app: Holdfast,
+        *,
+        api_key: str | None = None,
+        keys: Sequence[Keys] = (),
+        signing_key: str | None = None,
+        rate: float = _RATE,
+        burst: float = _BURST,
+        streams: int = _STREAMS,
+    ) -> None:
+        clock = app.home.clock
+        self.app = app
+        self.desk_for: Desks = app.desk
+        self.signer = Signer(signing_key or app.config.signing_key)
+        self.cursors = Cursors(self.signer)
+        self.tokens = Tokens(self.signer)
+        self.granting = Granting(app)
+        self.hubs = Hubs(self.desk_for, most_each=streams)
+        self.pulse = Pulse(app)
+        self.door = Door(
+            [BootstrapKey(api_key or app.config.api_key), *keys],
+            Buckets(clock, rate=rate, burst=burst),
+            Buckets(clock, rate=_FAILURES, burst=_FAILURES_AT_ONCE),
+        )
+
+    async def close(self) -> None:
+        await self.hubs.close()

@@ -1,0 +1,164 @@
+"""The worker protocol: register, claim, renew, report, settle. A lease is a signed token."""
+
+from datetime import timedelta
+
+import msgspec
+from starlette.responses import Response
+
+from holdfast.http.protocol import (
+    Claim,
+    Claimable,
+    ClaimedTask,
+    NewWorker,
+    Registered,
+    Renewal,
+    Renewed,
+    Reported,
+    Settle,
+    Settled,
+    SettleError,
+    SignOff,
+)
+from holdfast.http.rendering import json
+from holdfast.http.routing import Ask, Routes
+from holdfast.http.tokens import HeldLease, RemoteWorker
+from holdfast.ids import new_worker_id
+from holdfast.tasks.durations import duration
+from holdfast.tasks.lifecycle import Cancelled, Done, Errored, HandedBack, Outcome, Snoozed
+from holdfast.tasks.names import check_labels, check_type
+from holdfast.tasks.payload import encode
+from holdfast.tasks.task import Claimed, Failure
+
+__all__ = ["routes"]
+
+routes = Routes("worker protocol")
+
+
+@routes.post("/v1/workers", scope="workers:lease", body=NewWorker, answers={201: Registered})
+async def register_worker(ask: Ask) -> Response:
+    """Register one start of a worker. It lives as long as it claims."""
+    wish: NewWorker = ask.body
+    worker = RemoteWorker(
+        id=new_worker_id(),
+        name=wish.worker_id,
+        host=wish.hostname,
+        version=wish.version,
+        types=tuple(sorted({check_type(type) for type in wish.types})),
+        queues=None if wish.queues is None else check_labels("queue", wish.queues),
+        tags=None if wish.tags is None else check_labels("tag", wish.tags),
+        capabilities=check_labels("capability", wish.capabilities),
+        slots=wish.max_concurrent,
+    )
+    await ask.house.granting.register(worker)
+    token = ask.house.tokens.give(worker, ask.caller)
+    made = Registered(id=str(worker.id), worker_id=worker.name, worker=token)
+    return json(made, 201)
+
+
+@routes.post("/v1/workers:sign-off", scope="workers:lease", body=SignOff, answers={204: None})
+async def sign_off_worker(ask: Ask) -> Response:
+    """It has left, in good order. What it still holds lapses."""
+    await ask.house.granting.sign_off(_worker(ask))
+    return Response(status_code=204)
+
+
+@routes.post("/v1/claims", scope="workers:lease", body=Claim, answers={200: Claimable})
+async def claim_tasks(ask: Ask) -> Response:
+    """Take due tasks under a lease. Renew it well before it ends; settle it once."""
+    wish, worker = ask.body, _worker(ask)
+    lease = timedelta(seconds=wish.lease_seconds)
+    found = await ask.house.granting.claim(
+        worker,
+        ask.caller,
+        request=wish.request_id,
+        want=wish.want,
+        active=wish.active,
+        lease=lease,
+        wait=wish.wait,
+    )
+    data = [_shown(ask, task, worker, lease) for task in found.tasks]
+    return json(Claimable(data=data, drain=found.drain))
+
+
+@routes.post(
+    "/v1/leases/{token}:renew",
+    scope="workers:lease",
+    body=Renewal,
+    answers={200: Renewed},
+    errors=(409,),
+)
+async def renew_lease(ask: Ask) -> Response:
+    """Extend it. 409 `lease_lost`: stop the work; it is somebody else's."""
+    asked = await ask.house.granting.renew(_held(ask), ask.body.lease_seconds)
+    return json(Renewed(cancel_requested=asked))
+
+
+@routes.post(
+    "/v1/leases/{token}:progress",
+    scope="workers:lease",
+    body=Reported,
+    answers={204: None},
+    errors=(409,),
+)
+async def report_progress(ask: Ask) -> Response:
+    """Say how far it is. 409 `lease_lost`: stop the work."""
+    said: Reported = ask.body
+    saved = None if said.save is None else encode(said.save)
+    await ask.house.granting.progress(_held(ask), said.percent, said.message, saved)
+    return Response(status_code=204)
+
+
+@routes.post(
+    "/v1/leases/{token}:settle",
+    scope="workers:lease",
+    body=Settle,
+    answers={200: Settled},
+    errors=(409,),
+)
+async def settle_lease(ask: Ask) -> Response:
+    """End the attempt. Twice is harmless; 409 `lease_lost`: too late, nothing was written."""
+    settlement = await ask.house.granting.settle(_held(ask), _outcome(ask.body))
+    return json(Settled(ended=settlement.verdict.value))
+
+
+def _worker(ask: Ask) -> RemoteWorker:
+    return ask.house.tokens.take(ask.body.worker, RemoteWorker, ask.caller)
+
+
+def _held(ask: Ask) -> HeldLease:
+    return ask.house.tokens.take(ask.path["token"], HeldLease, ask.caller)
+
+
+def _outcome(said: Settle) -> Outcome:
+    match said.outcome:
+        case "done":
+            return Done(encode(said.result))
+        case "cancelled":
+            return Cancelled()
+        case "snoozed":
+            return Snoozed(duration("delay", said.delay))
+        case "handed_back":
+            return HandedBack()
+        case "failed":
+            error = said.error or SettleError()
+            detail = encode({"traceback": error.traceback}) if error.traceback else None
+            failure = Failure(type=error.type, message=error.message, detail=detail)
+            return Errored(failure, said.retryable)
+
+
+def _shown(ask: Ask, task: Claimed, worker: RemoteWorker, lease: timedelta) -> ClaimedTask:
+    return ClaimedTask(
+        task_id=task.lease.task,
+        type=task.lane.type,
+        version=task.lane.version,
+        queue=task.lane.queue,
+        tenant_id=task.lane.tenant,
+        priority=task.priority,
+        attempt=task.tries,
+        max_tries=task.max_tries,
+        fence=task.lease.fence,
+        alone=task.alone,
+        payload=msgspec.Raw(task.payload),
+        lease=ask.house.tokens.give(HeldLease.of(task, worker.id, lease), ask.caller),
+        lease_seconds=lease.total_seconds(),
+    )

@@ -1,0 +1,101 @@
+"""Events: as a stream (server-sent events) or as a page."""
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from holdfast.desk.shapes import EventPage
+from holdfast.http.fields import Limit
+from holdfast.http.hub import Told
+from holdfast.http.problems import wrong_parameter
+from holdfast.http.rendering import json
+from holdfast.http.routing import Ask, Routes
+
+__all__ = ["routes"]
+
+routes = Routes("events")
+After = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Go on after this number.")]
+
+
+class Following(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    after: After | None = None
+    types: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=500, description="Only these: `task.done,task.failed`."),
+        ]
+        | None
+    ) = None
+    format: Literal["sse", "json"] = "sse"
+    limit: Limit = 500
+
+
+@routes.get(
+    "/v1/events",
+    scope="tasks:read",
+    whole=True,
+    query=Following,
+    answers={200: EventPage},
+    headers={"Last-Event-ID": "Go on after this number, as browsers ask for it."},
+    media="text/event-stream",
+)
+async def follow_events(ask: Ask) -> Response:
+    """What happens, in order, none left out: a stream from now on, or from after a number. With
+    `format=json` one page, from the beginning or from after a number."""
+    wanted: Following = ask.query
+    types = frozenset((wanted.types or "").split(",")) - {""}
+    after = _after(ask)
+    if wanted.format == "json":
+        page = await ask.desk.events(after or 0, wanted.limit)
+        data = [event for event in page.data if not types or event.type in types]
+        return json(msgspec.structs.replace(page, data=data))
+    stack = ExitStack()
+    stack.enter_context(ask.house.hubs.listening(ask.caller))
+    hub = ask.house.hubs.hub(ask.caller)
+    try:
+        place = await hub.now() if after is None else after
+    except BaseException:
+        stack.close()
+        raise
+    return Stream(_lines(hub.follow(place), types), stack)
+
+
+class Stream(StreamingResponse):
+    """Gives its place back however it ends, also where it never began."""
+
+    def __init__(self, lines: AsyncGenerator[bytes], place: ExitStack) -> None:
+        super().__init__(
+            lines,
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"},
+        )
+        self._lines, self._place = lines, place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place:
+            async with aclosing(self._lines):
+                await super().__call__(scope, receive, send)
+
+
+def _after(ask: Ask) -> int | None:
+    seen = ask.header("last-event-id")
+    if ask.query.after is not None or not seen:
+        return ask.query.after  # type: ignore[no-any-return]
+    if not seen.isdecimal() or len(seen) > 18:
+        raise wrong_parameter("Last-Event-ID", "it is the number of an event", status=400)
+    return int(seen)
+
+
+async def _lines(
+    events: AsyncGenerator[list[Told]], types: frozenset[str]
+) -> AsyncGenerator[bytes]:
+    yield b"retry: 3000\n\n"
+    async with aclosing(events):
+        async for batch in events:
+            lines = [one.line for one in batch if not types or one.type in types]
+            yield b"".join(lines) or b": still here\n\n"

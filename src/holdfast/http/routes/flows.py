@@ -1,0 +1,54 @@
+"""Durable functions: what is recorded of them, and signals to them."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from holdfast.desk.shapes import FlowView
+from holdfast.http.problems import Problem
+from holdfast.http.rendering import json
+from holdfast.http.routing import Ask, Routes
+
+__all__ = ["routes"]
+
+routes = Routes("flows")
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """`sent`: it is queued, and consumed once."""
+
+    sent: bool
+
+
+class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`payload`: what `wait_for_signal` answers."""
+
+    payload: Any = None
+
+
+@routes.get("/v1/flows/{task_id}", scope="tasks:payload", answers={200: FlowView})
+async def show_flow(ask: Ask) -> Response:
+    """Its journal and its children."""
+    return json(await ask.desk.flow(ask.path["task_id"]))
+
+
+@routes.get("/v1/flows/{task_id}/export", scope="tasks:payload", answers={200: dict[str, Any]})
+async def export_flow(ask: Ask) -> Response:
+    """The run as JSON, for `holdfast flows check`."""
+    return json(msgspec.Raw(await ask.desk.export(ask.path["task_id"])))
+
+
+@routes.post(
+    "/v1/flows/{task_id}/signals/{name}",
+    scope="tasks:control",
+    body=SignalBody,
+    answers={200: Sent},
+    errors=(409,),
+)
+async def send_signal(ask: Ask) -> Response:
+    """Queue a signal. 409: the function has ended."""
+    sent = await ask.desk.signal(ask.path["task_id"], ask.path["name"], ask.body.payload)
+    if not sent:
+        raise Problem(409, "not_possible", "nothing was sent: the function has ended")
+    return json(Sent(sent=True))

@@ -1,0 +1,59 @@
+"""Chores for a fleet that has no worker of its own at the database: whoever claims here, sweeps."""
+
+import logging
+from datetime import timedelta
+
+from holdfast.app import Holdfast
+from holdfast.config import first
+from holdfast.errors import HoldfastError
+from holdfast.notifier import EVERYTHING
+from holdfast.observers.many import Many
+from holdfast.upkeep.chores import Upkeeping, chores
+from holdfast.upkeep.keeping import Chore
+
+__all__ = ["Sweeping"]
+
+logger = logging.getLogger("holdfast.http")
+_RECOVERY = timedelta(seconds=2)
+
+
+class Sweeping:
+    """One bounded pass of each chore whose time has come; never two at once."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        self._due: dict[str, int] = {}
+        self._chores: list[Chore] = []
+        self._busy = False
+
+    async def sweep(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            for chore in self._chores or await self._all():
+                now = self._app.home.clock.boot()
+                if self._due.get(chore.name, 0) <= now:
+                    self._due[chore.name] = now + round(chore.every * 1_000_000)
+                    await chore.sweep()
+        except HoldfastError as error:
+            logger.warning("a chore failed: %s; it is done a turn later", error)
+        finally:
+            self._busy = False
+
+    async def _all(self) -> list[Chore]:
+        client, config = await self._app.home.client(), self._app.config
+        settings = Upkeeping(
+            recovery_interval=first(config.recovery_interval, _RECOVERY),
+            retention=first(config.retention, timedelta(days=7)),
+            dead_letter_retention=config.dead_letter_retention,
+            default_tries=self._app.default_tries,
+            stuck_after=config.stuck_after,
+        )
+        self._chores = chores(
+            client.store,
+            Many(self._app.observers),
+            settings,
+            lambda: client.tell([EVERYTHING]),
+        )
+        return self._chores

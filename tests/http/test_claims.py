@@ -1,0 +1,246 @@
+"""Workers that come over HTTP: the same guarantees."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from holdfast import Holdfast
+from holdfast.desk.caller import Caller
+from tests.http.conftest import SomeKeys, asking, asking_api, code
+
+PAY = {"type": "pay", "kwargs": {"order": 7}}
+
+
+async def registered(http: httpx.AsyncClient, **more: Any) -> str:
+    wish = {"worker_id": "far-1", "types": ["pay", "fail"], **more}
+    answer = await http.post("/v1/workers", json=wish)
+    assert answer.status_code == 201, answer.text
+    token: str = answer.json()["worker"]
+    return token
+
+
+async def claimed(http: httpx.AsyncClient, worker: str, **more: Any) -> list[dict[str, Any]]:
+    body = {"worker": worker, "request_id": str(uuid4()), "want": 10, **more}
+    answer = await http.post("/v1/claims", json=body)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["data"]
+    return found
+
+
+async def lapse(app: Holdfast, task: str) -> None:
+    """As if its holder had been away for long."""
+    store = (await app.home.client()).store
+    (lease,) = [one for one in await store.leases() if str(one.task) == task]
+    assert await store.revoke(lease.task, lease.fence)
+    assert len(await store.recover()) == 1
+
+
+async def test_a_task_is_claimed_renewed_reported_and_settled(http):
+    worker = await registered(http)
+    id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
+    (task,) = await claimed(http, worker)
+    assert (task["task_id"], task["type"], task["attempt"]) == (id, "pay", 1)
+    assert task["payload"]["kwargs"] == {"order": 7} or task["payload"]["args"] == [7]
+    assert (await http.get(f"/v1/tasks/{id}")).json()["locked_by"] == "far-1"
+    lease = f"/v1/leases/{task['lease']}"
+    renewed = await http.post(f"{lease}:renew", json={"lease_seconds": 90})
+    assert renewed.json() == {"cancel_requested": False}
+    assert (await http.get("/v1/leases")).json()["data"][0]["seconds_left"] > 60
+    said = await http.post(f"{lease}:progress", json={"percent": 50, "message": "half way"})
+    assert said.status_code == 204
+    assert (await http.get(f"/v1/tasks/{id}")).json()["progress"] == 50
+    for _ in range(2):  # the answer to the first one may have been lost
+        settled = await http.post(f"{lease}:settle", json={"outcome": "done", "result": {"a": 1}})
+        assert settled.json() == {"ended": "done"}
+    assert (await http.get(f"/v1/tasks/{id}/result")).json()["result"] == {"a": 1}
+    assert await claimed(http, worker) == []
+
+
+async def test_a_claim_whose_answer_was_lost_is_asked_for_again(http):
+    worker = await registered(http)
+    for _ in range(2):
+        await http.post("/v1/tasks", json=PAY)
+    request = str(uuid4())
+    (task,) = await claimed(http, worker, request_id=request, want=1)
+    (again,) = await claimed(http, worker, request_id=request, want=1)
+    assert (again["task_id"], again["fence"]) == (task["task_id"], task["fence"])
+    (other,) = await claimed(http, await registered(http), request_id=request)
+    assert other["task_id"] != task["task_id"]
+
+
+async def test_a_late_worker_is_told_that_its_lease_is_lost_and_changes_nothing(app, http):
+    worker = await registered(http)
+    id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
+    (old,) = await claimed(http, worker)
+    await lapse(app, id)
+    async with asyncio.timeout(60):
+        while not (new := await claimed(http, worker, wait=5)):
+            pass
+    assert new[0]["fence"] > old["fence"]
+    for verb, body in [
+        ("renew", {}),
+        ("progress", {"percent": 1}),
+        ("settle", {"outcome": "done", "result": "late"}),
+    ]:
+        late = await http.post(f"/v1/leases/{old['lease']}:{verb}", json=body)
+        assert (late.status_code, code(late)) == (409, "lease_lost")
+    good = {"outcome": "done", "result": "in time"}
+    assert (await http.post(f"/v1/leases/{new[0]['lease']}:settle", json=good)).status_code == 200
+    assert (await http.get(f"/v1/tasks/{id}/result")).json()["result"] == "in time"
+
+
+async def test_a_failed_attempt_is_tried_again_until_its_tries_are_spent(http):
+    worker = await registered(http)
+    wish = {**PAY, "max_tries": 2}
+    id = (await http.post("/v1/tasks", json=wish)).json()["id"]
+    error = {"type": "Timeout", "message": "no answer", "traceback": "at line 7"}
+    (task,) = await claimed(http, worker)
+    end = {"outcome": "failed", "error": error}
+    assert (await http.post(f"/v1/leases/{task['lease']}:settle", json=end)).json() == {
+        "ended": "retry"
+    }
+    await http.post(f"/v1/tasks/{id}:run-now")
+    (task,) = await claimed(http, worker, wait=5)
+    assert task["attempt"] == 2
+    assert (await http.post(f"/v1/leases/{task['lease']}:settle", json=end)).json() == {
+        "ended": "failed"
+    }
+    found = (await http.get(f"/v1/tasks/{id}/result")).json()
+    assert (found["status"], found["error"]) == ("failed", error)
+
+
+async def test_an_attempt_may_be_snoozed_handed_back_or_given_up_for_good(http):
+    worker = await registered(http)
+    endings: list[tuple[dict[str, Any], str]] = [
+        ({"outcome": "snoozed", "delay": "1h"}, "pending"),
+        ({"outcome": "handed_back"}, "pending"),
+        ({"outcome": "failed", "retryable": False}, "failed"),
+        ({"outcome": "cancelled"}, "cancelled"),
+    ]
+    for outcome, status in endings:
+        id = (await http.post("/v1/tasks", json={**PAY, "priority": 9})).json()["id"]
+        (task,) = await claimed(http, worker, want=1)
+        assert task["task_id"] == id
+        answer = await http.post(f"/v1/leases/{task['lease']}:settle", json=outcome)
+        assert answer.status_code == 200
+        view = (await http.get(f"/v1/tasks/{id}")).json()
+        assert view["status"] == status
+        if outcome["outcome"] == "handed_back":
+            assert view["try_count"] == 0
+            await http.post(f"/v1/tasks/{id}:cancel")
+
+
+async def test_a_cancel_is_heard_with_the_next_renewal(http):
+    worker = await registered(http)
+    id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
+    (task,) = await claimed(http, worker)
+    await http.post(f"/v1/tasks/{id}:cancel")
+    renewed = await http.post(f"/v1/leases/{task['lease']}:renew", json={})
+    assert renewed.json() == {"cancel_requested": True}
+
+
+async def test_a_worker_serves_what_it_registered_for_and_nothing_else(http):
+    await http.post("/v1/tasks", json=PAY)
+    for more in (
+        {"types": ["fail"]},
+        {"queues": ["mail"]},
+        {"tags": ["other"]},
+        {"types": ["pay@2"]},
+    ):
+        assert await claimed(http, await registered(http, **more)) == []
+    needy = {**PAY, "requires": ["gpu"], "idempotency_key": "g"}
+    await http.post("/v1/tasks", json=needy)
+    plain = await claimed(http, await registered(http, queues=["money"], tags=["billing"]))
+    assert len(plain) == 1
+    assert len(await claimed(http, await registered(http, capabilities=["gpu"]))) == 1
+
+
+async def test_a_worker_of_one_tenant_gets_no_others_tasks(app: Holdfast):
+    keys = SomeKeys(**{name: Caller(name=name, tenant=name) for name in ("acme", "other")})
+    api = app.asgi(keys=[keys])
+    async with asking_api(api, "acme") as acme, asking_api(api, "other") as other:
+        await acme.post("/v1/tasks", json=PAY)
+        assert await claimed(other, await registered(other)) == []
+        assert len(await claimed(acme, await registered(acme))) == 1
+
+
+async def test_forged_and_foreign_tokens_are_refused(app: Holdfast):
+    keys = SomeKeys(one=Caller(name="one"), two=Caller(name="two"))
+    api = app.asgi(keys=[keys])
+    async with asking_api(api, "one") as one, asking_api(api, "two") as two:
+        worker = await registered(one)
+        id = (await one.post("/v1/tasks", json=PAY)).json()["id"]
+        (task,) = await claimed(one, worker)
+        lease = task["lease"]
+        flipped = lease[:-3] + ("AAA" if lease[-3:] != "AAA" else "BBB")
+        for http, token in [
+            (two, lease),
+            (one, flipped),
+            (one, worker),
+            (one, "x"),
+            (one, "x" * 99),
+        ]:
+            for verb, body in [("renew", {}), ("settle", {"outcome": "done"})]:
+                answer = await http.post(f"/v1/leases/{token}:{verb}", json=body)
+                assert (answer.status_code, code(answer)) == (403, "not_yours")
+        body = {"worker": worker, "request_id": str(uuid4())}
+        assert code(await two.post("/v1/claims", json=body)) == "not_yours"
+        assert code(await one.post("/v1/claims", json=body | {"worker": lease})) == "not_yours"
+        assert (await one.get(f"/v1/tasks/{id}")).json()["status"] == "running"
+    async with asking(app, "one", keys=[keys]) as elsewhere:  # another server, another seal
+        answer = await elsewhere.post(f"/v1/leases/{lease}:renew", json={})
+        assert code(answer) == "not_yours"
+
+
+async def test_a_claim_waits_for_work(http):
+    worker = await registered(http)
+    waiting = asyncio.create_task(claimed(http, worker, wait=30))
+    await asyncio.sleep(0)
+    await http.post("/v1/tasks", json=PAY)
+    assert len(await waiting) == 1
+
+
+async def test_a_worker_is_seen_and_drained_and_signs_off(app: Holdfast, monkeypatch):
+    monkeypatch.setattr("holdfast.http.granting._BEAT", 0)
+    async with asking(app) as http:
+        worker = await registered(http, max_concurrent=4, hostname="far")
+        await claimed(http, worker, active=3)
+        view = (await http.get("/v1/workers/far-1")).json()
+        assert (view["max_concurrent"], view["active"], view["status"]) == (4, 3, "ready")
+        await http.post("/v1/workers/far-1:drain")
+        await http.post("/v1/tasks", json=PAY)
+        body = {"worker": worker, "request_id": str(uuid4())}
+        assert (await http.post("/v1/claims", json=body)).json() == {"data": [], "drain": True}
+        assert (await http.post("/v1/workers:sign-off", json={"worker": worker})).status_code == 204
+        assert (await http.get("/v1/workers/far-1")).json()["status"] == "stopped"
+
+
+async def test_what_was_cancelled_or_is_past_its_time_is_not_handed_out(http):
+    worker = await registered(http)
+    id = (await http.post("/v1/tasks", json={**PAY, "expires": 0.001})).json()["id"]
+    async with asyncio.timeout(60):
+        while (await http.get(f"/v1/tasks/{id}")).json()["status"] != "failed":
+            assert await claimed(http, worker) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"outcome": "lost"},
+        {"outcome": "waiting"},
+        {},
+        {"outcome": "snoozed", "delay": -5},
+        {"outcome": "snoozed", "delay": "soon"},
+        {"outcome": "done", "fence": 7},
+    ],
+)
+async def test_an_outcome_that_is_none_is_refused_and_the_lease_stays(here, body):
+    worker = await registered(here)
+    await here.post("/v1/tasks", json=PAY)
+    (task,) = await claimed(here, worker)
+    answer = await here.post(f"/v1/leases/{task['lease']}:settle", json=body)
+    assert answer.status_code == 422
+    assert (await here.post(f"/v1/leases/{task['lease']}:renew", json={})).status_code == 200
