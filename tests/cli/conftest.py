@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.scene import Scene, played
 from tests.cli.shell import Shell, shell_in
 
 
@@ -24,3 +25,9 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
         environ["HOLDFAST_STORE"] = fresh(request.getfixturevalue("postgres_current"))
     with shell_in(tmp_path, **environ) as found:
         yield found
+
+
+@pytest.fixture
+def scene(either: Shell) -> Scene:
+    """A store in which things have happened."""
+    return played(either)
