@@ -21,7 +21,7 @@ from holdfast.desk.desk import Desk
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
-__all__ = ["TASK", "Asking", "asks", "local_app", "look"]
+__all__ = ["TASK", "Asking", "asks", "file_of", "local_app", "look", "whoami"]
 
 T = TypeVar("T")
 F = Callable[..., Any]
@@ -111,13 +111,20 @@ def local_app(store: str | None) -> "Holdfast":
 
 def look(url: str) -> None:
     """Reading must not make a store where there is none."""
-    path = url.partition("?")[0].removeprefix("sqlite:///")
-    if path != url and not Path(path).exists():
+    path = file_of(url)
+    if path is not None and not path.exists():
         raise Stop(
             Exit.UNREACHABLE,
             f"there is no store at {path}; name one with --store or HOLDFAST_STORE, or ask an API "
             "with --api",
         )
+
+
+def file_of(url: str) -> Path | None:
+    """Where an SQLite store lies."""
+    if not url.startswith("sqlite:///"):
+        return None
+    return Path(url.partition("?")[0].removeprefix("sqlite:///"))
 
 
 def whoami() -> str:

@@ -31,6 +31,7 @@ _COMMANDS = {
     "sql": "Ask a store in its own language.",
     "stats": "The numbers of the whole fleet.",
     "tasks": "See, wait for, cancel and retry tasks.",
+    "token": "Keys of the API.",
     "top": "Workers, leases and queues, live.",
     "worker": "Run a worker.",
     "workers": "Who works, and how busy they are.",

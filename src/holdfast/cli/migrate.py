@@ -87,13 +87,12 @@ def sql(everything: bool, store: str | None) -> None:
 
     In one transaction; nothing is changed. Views for people in `public` are made by `up` only.
     """
-    from pathlib import Path
-
+    from holdfast.cli.asking import file_of
     from holdfast.cli.schema import standing, written
 
     url = _url(store)
-    path = url.partition("?")[0].removeprefix("sqlite:///")
-    is_there = path == url or Path(path).exists()
+    path = file_of(url)
+    is_there = path is None or path.exists()
     found = asyncio.run(standing(url)) if is_there and not everything else []
     made = max((one.version for one in found if one.state != "pending"), default=0)
     text = written(url, after=made)
