@@ -27,7 +27,16 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
         yield found
 
 
-@pytest.fixture
-def scene(either: Shell) -> Scene:
-    """A store in which things have happened."""
-    return played(either)
+@pytest.fixture(params=["sqlite", "postgres", "api"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    """A store in which things have happened, asked itself or through an API."""
+    with shell_in(tmp_path) as found:
+        if request.param == "postgres":
+            fresh = request.getfixturevalue("fresh_database")
+            found.environ["HOLDFAST_STORE"] = fresh(request.getfixturevalue("postgres_current"))
+        scene = played(found)
+        if request.param == "api":
+            api = found.start("api", "--port", "0", "--log-level", "warning")
+            ready = api.line("api is ready: ")
+            found.environ["HOLDFAST_API"] = ready.split(" ")[3].rstrip(",")
+        yield scene

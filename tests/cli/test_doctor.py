@@ -196,7 +196,7 @@ def test_an_unused_replication_slot_is_found(shell: Shell, fresh_database, postg
 
 def show(url: str, setting: str) -> str:
     with psycopg.connect(url) as conn:
-        (value,) = conn.execute(f"show {setting}").fetchone() or ("",)  # type: ignore[arg-type]
+        (value,) = conn.execute(f"show {setting}").fetchone() or ("",)
         return str(value)
 
 

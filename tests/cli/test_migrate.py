@@ -28,8 +28,8 @@ def test_sql_that_others_run_makes_a_store_that_fits(either: Shell):
         conn.execute(sql).fetchall()
         conn.close()
     else:
-        with psycopg.connect(url, autocommit=True) as conn:
-            conn.execute(sql)
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute(sql.encode())
     either.says("migrate", "status", "--check")
     assert "nothing is to be done" in either.run("migrate", "sql").stderr
     store = asyncio.run(opened(url))
