@@ -1,5 +1,5 @@
-"""The desk over HTTP, where the other side is not what it should be. That both desks answer alike is
-shown by the tests of the command line, which run over both."""
+"""The desk over HTTP, where the other side is not what it should be. That both desks answer alike
+is shown by the tests of the command line, which run over both."""
 
 import asyncio
 import socket
@@ -52,7 +52,7 @@ class Other:
                 self.end_headers()
                 self.wfile.write(other.body)
 
-            do_POST = do_GET
+            do_POST = do_GET  # noqa: N815
 
             def log_message(self, *_: Any) -> None: ...
 

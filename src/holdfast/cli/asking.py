@@ -13,6 +13,7 @@ from uuid import UUID
 
 import click
 
+from holdfast import config
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.options import store_option
 from holdfast.cli.render import Printer
@@ -70,9 +71,7 @@ class Asking:
     def api(self) -> str | None:
         """Where the API is, if that is where to ask. A store that is named goes before the
         environment's API."""
-        from holdfast.cli.loading import apply
-
-        return self._api or (None if self.store else apply().api)
+        return self._api or (None if self.store else config.read(os.environ).api)
 
     @asynccontextmanager
     async def desk(self) -> AsyncIterator[Desk]:
@@ -87,10 +86,8 @@ class Asking:
             yield await app.desk(Caller(name=whoami()))
 
     def _token(self) -> str | None:
-        from holdfast.cli.loading import apply
-
         if self._token_file is None:
-            return apply().token
+            return config.read(os.environ).token
         try:
             return Path(self._token_file).read_text("utf-8").strip()
         except (OSError, ValueError) as error:
