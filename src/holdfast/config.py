@@ -34,6 +34,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str | None = None
     app: str | None = None
+    api: str | None = None
+    token: str | None = None
     redis_url: str | None = None
     auto_migrate: bool = True
     worker_id: str | None = None
@@ -150,6 +152,8 @@ _Reading = tuple[Callable[[str, str], Any], tuple[str, ...]]
 _READINGS: dict[str, _Reading] = {
     "store": (_text, ("HOLDFAST_STORE", "DATABASE_URL")),
     "app": (_text, ("HOLDFAST_APP",)),
+    "api": (_text, ("HOLDFAST_API",)),
+    "token": (_text, ("HOLDFAST_TOKEN",)),
     "redis_url": (_text, ("HOLDFAST_REDIS_URL", "REDIS_URL")),
     "auto_migrate": (_yes, ("HOLDFAST_AUTO_MIGRATE",)),
     "worker_id": (_text, ("HOLDFAST_WORKER_ID", "WORKER_ID")),
@@ -187,7 +191,7 @@ _READINGS: dict[str, _Reading] = {
     "api_key": (_key, ("HOLDFAST_API_KEY",)),
     "signing_key": (_key, ("HOLDFAST_SIGNING_KEY",)),
 }
-_SECRETS = {"store", "redis_url", "api_key", "signing_key"}
+_SECRETS = {"store", "redis_url", "api_key", "signing_key", "token"}
 
 
 def read(environ: Mapping[str, str]) -> Config:

@@ -5,6 +5,7 @@ HoldfastError
 │   ├── PayloadRefused                 too large, too deep, or not JSON
 │   ├── KeyConflict                    the idempotency key belongs to another payload
 │   └── ReadOnly                       a statement that would write, where only reading is allowed
+├── Refused                            an API does not let this caller do so
 ├── UnknownTask (also a LookupError)   no such task here
 ├── UnknownType (also a LookupError)   no such function is registered
 ├── UnknownWorker (also a LookupError) no such worker has registered
@@ -41,6 +42,7 @@ __all__ = [
     "PayloadRefused",
     "ProcessDied",
     "ReadOnly",
+    "Refused",
     "SchemaMismatch",
     "Snooze",
     "StepFailed",
@@ -88,6 +90,10 @@ class ReadOnly(InvalidInput):
 
     def __init__(self) -> None:
         super().__init__("this statement would write; only select, with, values and explain work")
+
+
+class Refused(HoldfastError):
+    """An API knows no such key, or the key may not do this."""
 
 
 class UnknownTask(HoldfastError, LookupError):

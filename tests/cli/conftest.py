@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.scene import Scene, played
 from tests.cli.shell import Shell, shell_in
 
 
@@ -24,3 +25,20 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
         environ["HOLDFAST_STORE"] = fresh(request.getfixturevalue("postgres_current"))
     with shell_in(tmp_path, **environ) as found:
         yield found
+
+
+@pytest.fixture(params=["sqlite", "postgres", "api"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    """A store in which things have happened, asked itself or through an API."""
+    if request.param == "api":
+        pytest.importorskip("holdfast.cli.api")
+    with shell_in(tmp_path) as found:
+        if request.param == "postgres":
+            fresh = request.getfixturevalue("fresh_database")
+            found.environ["HOLDFAST_STORE"] = fresh(request.getfixturevalue("postgres_current"))
+        scene = played(found)
+        if request.param == "api":
+            api = found.start("api", "--port", "0", "--log-level", "warning")
+            ready = api.line("api is ready: ")
+            found.environ["HOLDFAST_API"] = ready.split(" ")[3].rstrip(",")
+        yield scene

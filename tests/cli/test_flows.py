@@ -25,6 +25,7 @@ async def order(n: int) -> int:
     return c + d + await Holdfast.wait_for_signal("approved", type=int)
 """
 
+NOBODY = "01890000-0000-7000-8000-000000000000"
 EDITS = {
     "renamed": ('"add"', '"plus"'),
     "removed": ("await double(n)", "2 * n"),
@@ -55,7 +56,8 @@ def begun(shell: Shell) -> str:
 def test_a_run_is_shown_exported_and_checked_against_changed_code(either: Shell):
     task = begun(either)
     shown = json.loads(either.says("flows", "show", task, "-o", "json"))
-    assert [entry["kind"] for entry in shown][:3] == ["child", "came", "step"]
+    assert [entry["kind"] for entry in shown["journal"]][:3] == ["child", "came", "step"]
+    assert [child["status"] for child in shown["children"]] == ["done"] * 3
     assert either.says("flows", "show", task).splitlines()[0] == "position\tkind\tname"
     write(either, "run.json", either.says("flows", "export", task))
     told = either.says("flows", "check", "run.json", "--app", "market")
@@ -79,6 +81,22 @@ def test_bad_input_is_told(shell: Shell):
     write(shell, "market.py", APP)
     write(shell, "no.json", "{}")
     assert "is no run" in shell.fails(2, "flows", "check", "no.json", "--app", "market")
-    assert "is not JSON" in shell.fails(2, "flows", "signal", "x", "name", "{")
-    nobody = "01890000-0000-7000-8000-000000000000"
-    assert "no such task" in shell.fails(3, "flows", "export", nobody)
+    assert "is not JSON" in shell.fails(2, "flows", "signal", NOBODY, "name", "{")
+    assert "is not the id of a task" in shell.fails(2, "flows", "signal", "x", "name")
+    shell.says("enqueue", "t")
+    for verb in ("show", "graph", "export"):
+        assert "no such task" in shell.fails(3, "flows", verb, NOBODY)
+    assert "no such task" in shell.fails(3, "flows", "signal", NOBODY, "name")
+
+
+def test_functions_that_wait_are_listed_and_drawn_with_their_children(either: Shell):
+    task = begun(either)
+    (line,) = either.says("flows", "ls").splitlines()[1:]
+    assert line.startswith(f"{task}\tmarket:order\tdefault\twaits for signal approved")
+    root, *children = either.says("flows", "graph", task).splitlines()
+    assert root == f"… market:order  {task}  waiting (waits for signal approved)"
+    assert [child[:19] for child in children] == ["├─ ✓ market:double "] * 2 + [
+        "└─ ✓ market:double "
+    ]
+    tree = json.loads(either.says("flows", "graph", task, "-o", "json"))
+    assert [node["task"]["type"] for node in tree["children"]] == ["market:double"] * 3

@@ -8,8 +8,12 @@ from typing import Any
 
 import click
 
+from holdfast.cli.asking import Asking, asks
 from holdfast.cli.exits import Exit, Stop
-from holdfast.cli.options import INSTANT, LABELS, SPAN, app_option, output_option, store_option
+from holdfast.cli.options import INSTANT, LABELS, SPAN, app_option
+from holdfast.cli.render import Printer, as_json, say
+from holdfast.desk.desk import Desk
+from holdfast.desk.shapes import NewTask
 
 __all__ = ["enqueue"]
 
@@ -31,34 +35,62 @@ __all__ = ["enqueue"]
 @click.option("--wait", is_flag=True, help="Wait for its end and print its result.")
 @click.option("--timeout", type=SPAN, default="30s", show_default=True, help="How long to wait.")
 @app_option
-@store_option
-@output_option
+@asks
 def enqueue(
+    at: Asking,
     type: str,
     args: tuple[str, ...],
     kwargs: str | None,
     wait: bool,
     timeout: timedelta,
     app_name: str | None,
-    store: str | None,
-    output: str,
     **wishes: Any,
 ) -> None:
     """Put a task of TYPE into its queue and print its id.
 
     Each argument is JSON: 7, '"text"', '{"a": 1}'. With an app (--app or HOLDFAST_APP) the
     arguments are checked against the function's signature, and a short name such as `charge` is
-    enough; without one any type is accepted. With --wait its result is printed instead, as JSON;
-    exit code 8: it failed; 7: it has not ended within --timeout.
+    enough; without one any type is accepted. An API knows its functions itself. With --wait the
+    result is printed instead, as JSON; exit code 8: it failed; 7: it has not ended in time.
     """
+    given = _arguments(args, kwargs)
+    waiting = timeout if wait else None
+    if at.api:
+        at.ask(lambda desk: _submit(desk, at.out, _wish(type, *given, wishes), waiting))
+        return
     from holdfast.cli.loading import app_at, apply
 
-    given = _arguments(args, kwargs)
     has_app = bool(app_name or apply().app)
-    app = app_at(store, app_name)
+    app = app_at(at.store, app_name)
     call = _Call(type, *given, wishes, known=has_app)
-    waiting = timeout if wait else None
-    asyncio.run(_enqueue(app, call, waiting, output))
+    asyncio.run(_enqueue(app, call, waiting, at.out.form))
+
+
+def _wish(type: str, args: list[Any], kwargs: dict[str, Any], wishes: dict[str, Any]) -> NewTask:
+    given = {name: value for name, value in wishes.items() if value is not None}
+    for old, new in (("key", "idempotency_key"), ("tenant", "tenant_id")):
+        if old in given:
+            given[new] = given.pop(old)
+    for name in ("tags", "requires"):
+        if name in given:
+            given[name] = list(given[name])
+    for name in ("delay", "expires"):
+        if name in given:
+            given[name] = given[name].total_seconds()
+    return NewTask(type=type, args=args, kwargs=kwargs, **given)
+
+
+async def _submit(desk: Desk, out: Printer, wish: NewTask, waiting: timedelta | None) -> None:
+    from holdfast.cli.tasks import awaited, outcome
+
+    (accepted,) = await desk.submit([wish])
+    task = accepted.task.id
+    if waiting is None:
+        as_json({"id": str(task)}) if out.form != "table" else out.line(str(task))
+        return
+    if out.for_people:
+        say(f"task {task}")
+    outcome(out, await awaited(desk, task, waiting), waiting)
 
 
 class _Call:
@@ -107,16 +139,14 @@ def _json(what: str, text: str) -> Any:
 
 
 async def _enqueue(app: Any, call: _Call, waiting: timedelta | None, output: str) -> None:
-    from holdfast.cli.render import as_json
-
     draft = call.draft(app)
     async with app:
         client = await app.home.client()
         (task,) = await client.enqueue([draft])
         if waiting is None:
-            as_json({"id": str(task)}) if output == "json" else click.echo(str(task))
+            as_json({"id": str(task)}) if output != "table" else click.echo(str(task))
             return
-        if output != "json":
+        if output == "table":
             click.echo(f"task {task}", err=True)
         ending = await _ending(app, task, waiting)
     _show(task, ending, output)
@@ -136,13 +166,12 @@ async def _ending(app: Any, task: Any, waiting: timedelta) -> Any:
 
 
 def _show(task: Any, ending: Any, output: str) -> None:
-    from holdfast.cli.render import as_json
     from holdfast.tasks.payload import decode
 
     failure = ending.failure
     result = None if ending.result is None else decode(ending.result)
     error = failure and {"type": failure.type, "message": failure.message}
-    if output == "json":
+    if output != "table":
         as_json({"id": str(task), "status": ending.status, "result": result, "error": error})
     elif ending.status == "done":
         as_json(result)
@@ -152,5 +181,5 @@ def _show(task: Any, ending: Any, output: str) -> None:
     raise Stop(
         Exit.TASK_FAILED,
         f"task {task} ended as {ending.status}, {said}\nOnce the cause is mended, "
-        "`await app.retry(id)` gives it a new life.",
+        f"`holdfast tasks retry {task}` gives it a new life.",
     )

@@ -5,6 +5,7 @@ from enum import IntEnum
 import click
 
 from holdfast import errors
+from holdfast.cli.cells import safe
 
 __all__ = ["Exit", "Stop", "explained"]
 
@@ -30,7 +31,7 @@ class Stop(click.ClickException):
     """An end that was foreseen: a message that says what to do, and a code."""
 
     def __init__(self, code: Exit, message: str) -> None:
-        super().__init__(message)
+        super().__init__(safe(message, keep="\n"))
         self.exit_code = int(code)  # type: ignore[misc] # click reads it of the instance
 
 
@@ -39,7 +40,7 @@ def explained(error: errors.HoldfastError) -> Stop:
     match error:
         case errors.KeyConflict():
             code = Exit.CONFLICT
-        case errors.ReadOnly():
+        case errors.ReadOnly() | errors.Refused():
             code = Exit.REFUSED
         case errors.InvalidInput():
             code = Exit.USAGE

@@ -3,51 +3,91 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 import click
 
+from holdfast.cli.asking import TASK, Asking, asks
 from holdfast.cli.exits import Exit, Stop
-from holdfast.cli.options import app_option, output_option, store_option
+from holdfast.cli.groups import Near
+from holdfast.cli.options import app_option
+from holdfast.cli.render import Column, say, table
+from holdfast.desk.desk import Desk
+from holdfast.desk.shapes import TaskQuery
 
 __all__ = ["flows"]
 
+_FLOWS = (
+    Column("id", lambda t: t.id),
+    Column("type", lambda t: t.type),
+    Column("queue", lambda t: t.queue),
+    Column("reason", lambda t: t.reason),
+    Column("until", lambda t: t.run_at),
+    Column("tries", lambda t: t.try_count),
+    Column("created", lambda t: t.created_at),
+)
 
-@click.group()
+
+@click.group(cls=Near)
 def flows() -> None:
     """Durable functions: what is recorded of them, and signals for them."""
 
 
 @flows.command()
-@click.argument("task")
-@store_option
-@output_option
-def show(task: str, store: str | None, output: str) -> None:
-    """What is recorded of a TASK, in order."""
-    from holdfast.cli.loading import app_at
-    from holdfast.cli.render import as_json, table
-
-    run = asyncio.run(_exported(app_at(store, None), task))
-    entries = [(e.position, e.kind, e.name, json.loads(bytes(e.value))) for e in run.journal]
-    if output == "json":
-        names = ("position", "kind", "name", "value")
-        as_json([dict(zip(names, entry, strict=True)) for entry in entries])
-    else:
-        table(("position", "kind", "name"), [entry[:3] for entry in entries])
+@click.option("--queue", help="In this queue.")
+@click.option("--type", help="Of this function.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--cursor", help="Go on where the last page ended.")
+@asks
+def ls(at: Asking, queue: str | None, type: str | None, limit: int, cursor: str | None) -> None:
+    """Functions that were put down and wait: for a child, a signal, a time, or somebody who mends
+    their code (parked). Those that run are among `holdfast tasks ls --status running`."""
+    query = TaskQuery(status="waiting", queue=queue, type=type, limit=limit, cursor=cursor)
+    page = at.ask(lambda desk: desk.tasks(query))
+    at.out.many(page.data, _FLOWS, whole=page)
+    if page.next_cursor and at.out.form != "json":
+        say(f"there are more: --cursor {page.next_cursor}")
 
 
 @flows.command()
-@click.argument("task")
-@store_option
-def export(task: str, store: str | None) -> None:
+@click.argument("task", type=TASK)
+@asks
+def show(at: Asking, task: UUID) -> None:
+    """What is recorded of a TASK, in order. JSON also has the values, and its children."""
+    flow = at.ask(lambda desk: desk.flow(task))
+    if not at.out.for_people:
+        columns = (Column("position", lambda e: e.position),)
+        at.out.many(flow.journal, columns, whole=flow)
+        return
+    rows = [(entry.position, entry.kind, entry.name) for entry in flow.journal]
+    table(("position", "kind", "name"), rows, cells=at.out.cells)
+
+
+@flows.command()
+@click.argument("task", type=TASK)
+@click.option("--depth", type=click.IntRange(1, 50), default=10, show_default=True)
+@asks
+def graph(at: Asking, task: UUID, depth: int) -> None:
+    """A TASK and its children, theirs, and so on, as a tree. Many that are alike are one line."""
+    from holdfast.cli.tree import grown, lines
+
+    tree = at.ask(lambda desk: grown(desk, task, depth))
+    if not at.out.for_people:
+        at.out.one(tree, lambda _: ())
+        return
+    for line in lines(tree):
+        at.out.line(line)
+
+
+@flows.command()
+@click.argument("task", type=TASK)
+@asks
+def export(at: Asking, task: UUID) -> None:
     """Print the run of a TASK as JSON: for `holdfast flows check`, in a test of yours.
 
     It holds the arguments and results of the run as they are stored.
     """
-    from holdfast.cli.loading import app_at
-
-    run = asyncio.run(_exported(app_at(store, None), task))
-    click.echo(run.written().decode())
+    click.echo(at.ask(lambda desk: desk.export(task)).decode())
 
 
 @flows.command()
@@ -74,34 +114,19 @@ def check(file: Path, app_name: str | None) -> None:
 
 
 @flows.command()
-@click.argument("task")
+@click.argument("task", type=TASK)
 @click.argument("name")
 @click.argument("payload", default="null", metavar="[JSON]")
-@store_option
-def signal(task: str, name: str, payload: str, store: str | None) -> None:
+@asks
+def signal(at: Asking, task: UUID, name: str, payload: str) -> None:
     """Send a TASK the signal NAME, with a payload if there is one."""
-    from holdfast.cli.loading import app_at
-
     try:
         value = json.loads(payload)
     except ValueError:
         raise Stop(Exit.USAGE, f"payload {payload!r:.80} is not JSON") from None
-    asyncio.run(_signal(app_at(store, None), task, name, value))
 
+    async def send(desk: Desk) -> bool:
+        return await desk.signal(task, name, value)
 
-async def _exported(app: Any, task: str) -> Any:
-    from holdfast.client import task_id
-    from holdfast.flow.checking import Run
-
-    async with app:
-        store = (await app.home.client()).store
-        found = await store.get(task_id(task))
-        payload, journal = await store.payload(found.id), await store.journal(found.id)
-        return Run.of(found.id, found.type, found.version, payload, journal)
-
-
-async def _signal(app: Any, task: str, name: str, value: Any) -> None:
-    async with app:
-        await app.state_of(task)  # an id that nobody knows is told apart from one that has ended
-        if not await app.send_signal(task, name, value):
-            raise Stop(Exit.CONFLICT, f"task {task} has ended: nobody waits for signals any more")
+    if not at.ask(send):
+        raise Stop(Exit.CONFLICT, f"task {task} has ended: nobody waits for signals any more")

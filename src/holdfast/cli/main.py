@@ -8,31 +8,57 @@ import click
 
 from holdfast import __version__
 from holdfast.cli.exits import Exit, explained
+from holdfast.cli.groups import Near
 from holdfast.errors import HoldfastError
 
 __all__ = ["Group", "main"]
 
 _COMMANDS = {
-    "api": "holdfast.cli.api",
-    "bench": "holdfast.cli.bench",
-    "demo": "holdfast.cli.demo",
-    "enqueue": "holdfast.cli.enqueue",
-    "flows": "holdfast.cli.flows",
-    "sql": "holdfast.cli.sql",
-    "worker": "holdfast.cli.worker",
+    "api": "The HTTP API.",
+    "bench": "How fast this store is on this machine.",
+    "completion": "Completion for a shell: bash, zsh or fish.",
+    "config": "Settings, and where each comes from.",
+    "dead-letter": "Tasks that failed for good: see, replay, discard.",
+    "demo": "Kill a worker in the middle of its work and watch.",
+    "dev": "Worker (and API) that start anew when the code changes.",
+    "doctor": "Look for what is wrong, and say the fix.",
+    "enqueue": "Put a task into its queue.",
+    "flows": "Durable functions: journals, children, signals.",
+    "init": "Begin a project: an app, a test, a page.",
+    "leases": "Who holds what until when.",
+    "migrate": "The schema of a store.",
+    "queues": "See, pause and resume queues; why nothing runs.",
+    "recover": "Take back what dead workers held, now.",
+    "sql": "Ask a store in its own language.",
+    "stats": "The numbers of the whole fleet.",
+    "tasks": "See, wait for, cancel and retry tasks.",
+    "token": "Keys of the API.",
+    "top": "Workers, leases and queues, live.",
+    "worker": "Run a worker.",
+    "workers": "Who works, and how busy they are.",
 }
+_ALIASES = {"dlq": "dead-letter"}
 
 
-class Group(click.Group):
+class Group(Near):
     """Knows its commands by name, and ends every foreseen error in words and a code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _COMMANDS.get(cmd_name)
-        found: click.Command | None = getattr(import_module(module), cmd_name) if module else None
+        name = _ALIASES.get(cmd_name, cmd_name)
+        if name not in _COMMANDS:
+            return None
+        attribute = name.replace("-", "_")
+        module = import_module(f"holdfast.cli.{attribute}")
+        found: click.Command = getattr(module, attribute)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing them all."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -47,4 +73,8 @@ class Group(click.Group):
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="holdfast")
 def main() -> None:
-    """Durable tasks: nothing that was accepted is lost, nothing finishes twice."""
+    """Durable tasks: nothing that was accepted is lost, nothing finishes twice.
+
+    Most commands ask a store (--store, or HOLDFAST_STORE) or an API (--api, or HOLDFAST_API), with
+    the same answers.
+    """

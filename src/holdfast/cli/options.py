@@ -101,7 +101,7 @@ def output_option(function: F) -> F:
     return click.option(
         "-o",
         "--output",
-        type=click.Choice(["table", "json"]),
+        type=click.Choice(["table", "json", "jsonl", "csv"]),
         default="table",
         show_default=True,
         help="For people, or for programs.",

@@ -1,46 +1,133 @@
-"""Data on stdout, for people or for programs."""
+"""Data on stdout, for people or for programs; messages on stderr."""
 
-import json
+import csv
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import click
+import msgspec
 
-__all__ = ["as_json", "table"]
+from holdfast.cli.cells import Cells, csv_cell, plain_json, safe
+
+__all__ = ["Column", "Printer", "as_json", "say", "table"]
+
+
+class Column(NamedTuple):
+    """A heading, and what stands under it for one thing."""
+
+    title: str
+    value: Callable[[Any], Any]
+
+
+def say(message: str) -> None:
+    """To people, beside the data."""
+    click.echo(safe(message, keep="\n"), err=True)
 
 
 def as_json(value: Any) -> None:
-    click.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+    click.echo(plain_json(value))
 
 
-def _plain(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else str(value)
+class Printer:
+    """`form`: table json jsonl csv. `time`: relative or iso; None: relative on a terminal."""
+
+    def __init__(self, form: str = "table", time: str | None = None) -> None:
+        self.form = form
+        self.is_terminal = sys.stdout.isatty()
+        relative = time == "relative" or (time is None and self.is_terminal)
+        self.cells = Cells(relative=relative)
+
+    @property
+    def for_people(self) -> bool:
+        return self.form == "table"
+
+    def many(self, found: Sequence[Any], columns: Sequence[Column], whole: Any = None) -> None:
+        """A list. `whole`: what JSON shows in place of the bare list."""
+        match self.form:
+            case "json":
+                as_json(found if whole is None else whole)
+            case "jsonl":
+                for each in found:
+                    as_json(each)
+            case "csv":
+                _csv(found)
+            case _:
+                rows = [[column.value(each) for column in columns] for each in found]
+                table([column.title for column in columns], rows, cells=self.cells)
+
+    def one(self, found: Any, facts: Callable[[Any], Iterable[tuple[str, Any]]]) -> None:
+        """A thing by itself: for people as lines of name and value."""
+        match self.form:
+            case "json" | "jsonl":
+                as_json(found)
+            case "csv":
+                _csv([found])
+            case _:
+                self.facts(facts(found))
+
+    def facts(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        known = [(name, self.cells.text(value)) for name, value in pairs if value is not None]
+        width = max((len(name) for name, _ in known), default=0) if self.is_terminal else 0
+        gap = "  " if self.is_terminal else "\t"
+        for name, text in known:
+            click.echo(f"{name:<{width}}{gap}{text}")
+
+    def line(self, text: str) -> None:
+        click.echo(safe(text))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    title: str | None = None,
+    cells: Cells | None = None,
+) -> None:
     """Lines of a table on a terminal; text with tabs, which other programs can cut, in a pipe."""
+    cells = cells or Cells(relative=False)
     if not sys.stdout.isatty():
         click.echo("\t".join(columns))
         for row in rows:
-            click.echo("\t".join(map(_cell, row)))
+            click.echo("\t".join(map(cells.text, row)))
         return
     from rich.console import Console
+
+    console = Console()
+    console.print(drawn(columns, rows, title, cells))
+
+
+def drawn(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None, cells: Cells
+) -> Any:
+    """The table as rich draws it."""
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(*columns, title=title)
+    found = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        is_id = name in ("id", "task", "task_id")  # to be copied: never broken
+        found.add_column(name, no_wrap=is_id, overflow="ignore" if is_id else "fold")
     for row in rows:
-        drawn.add_row(*(Text(_cell(value)) for value in row))
-    Console().print(drawn)
+        is_number = [isinstance(value, int | float) and value is not True for value in row]
+        found.add_row(
+            *(
+                Text(cells.text(value), justify="right" if number else "left")
+                for value, number in zip(row, is_number, strict=True)
+            )
+        )
+    return found
 
 
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bytes():
-            return value.hex()
-        case list() | tuple() | dict():
-            return json.dumps(value, default=_plain, ensure_ascii=False)
-    return " ".join(str(value).split())
+def _csv(found: Sequence[Any]) -> None:
+    """The fields of the shapes by their names, also where there is no row to take them from."""
+    if not found:
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    first = _record(found[0])
+    writer.writerow(first)
+    for each in found:
+        writer.writerow([csv_cell(value) for value in _record(each).values()])
+
+
+def _record(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else msgspec.structs.asdict(found)

@@ -20,10 +20,12 @@ async def open_store(
     *,
     clock: Clock | None = None,
     migrate: bool = True,
+    check: bool = True,
     public_views: bool = True,
     connections: int = 8,
 ) -> SqlStore:
-    """Open the store at `url` and bring its schema up to date, or check that it fits.
+    """Open the store at `url` and bring its schema up to date, or check that it fits; or neither,
+    for those who only want to look at the schema.
 
     `sqlite:///holdfast.db` is a file in the working directory; `?synchronous=normal` trades the
     last moments before a power cut for speed. `postgresql://user:password@host/db?schema=name`
@@ -35,7 +37,10 @@ async def open_store(
     driver = _driver(url, clock or SystemClock(), public_views, connections)
     store = SqlStore(driver)
     try:
-        await (driver.migrate() if migrate else driver.check())
+        if migrate:
+            await driver.migrate()
+        elif check:
+            await driver.check()
     except BaseException:
         await store.close()
         raise

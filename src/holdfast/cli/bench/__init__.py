@@ -21,10 +21,10 @@ def bench(store: str | None, tasks: int, processes: int, output: str) -> None:
     it is an SQLite file in a temporary folder.
     """
     from holdfast.cli.bench.measuring import measure
-    from holdfast.cli.render import as_json, table
+    from holdfast.cli.render import Printer, table
 
     figures = asyncio.run(measure(store, tasks, processes))
-    if output == "json":
-        as_json(figures)
+    if output != "table":
+        Printer(output).many([figures], (), whole=figures)
     else:
         table(("what", "figure"), [(name.replace("_", " "), v) for name, v in figures.items()])

@@ -1,0 +1,123 @@
+"""Checks of what a desk says: clocks, queues, workers and leases."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from holdfast.cli.cells import span
+from holdfast.cli.doctor.finding import Finding, fail, ok, warn
+from holdfast.desk.desk import Desk
+from holdfast.desk.shapes import LeaseShape, QueueView, TaskQuery, WorkerView
+
+__all__ = ["clock", "event_loops", "lease_length", "recovery", "stale_workers", "workers_of_queues"]
+
+_SKEW = 1.0
+_SAMPLE = 1000
+_ENOUGH = 20  # attempts of a type before its 95th percentile says anything
+_OVERDUE = 60.0  # recovery looks every 30 s or more often
+_LIVE = ("starting", "ready", "blocked", "deaf")
+
+
+async def clock(desk: Desk) -> Finding:
+    before = datetime.now(UTC)
+    stats = await desk.stats()
+    after = datetime.now(UTC)
+    ahead = (before + (after - before) / 2 - stats.server_time).total_seconds()
+    doubt = (after - before).total_seconds() / 2
+    if abs(ahead) - doubt <= _SKEW:
+        return ok("HF103", f"this host and the store agree within {span(max(abs(ahead), doubt))}")
+    way = "ahead of" if ahead > 0 else "behind"
+    return fail(
+        "HF103",
+        f"this host is {span(abs(ahead))} {way} the store; leases go by the store's clock, so they "
+        "hold, but what this host writes and shows of time is wrong",
+        "set this host's clock by NTP (chrony, systemd-timesyncd)",
+    )
+
+
+async def lease_length(desk: Desk, lease: timedelta) -> Finding:
+    """Renewals carry long work; who cannot renew for a while should not lose it for that alone."""
+    lengths: dict[str, list[float]] = defaultdict(list)
+    for task in (await desk.tasks(TaskQuery(status="done", limit=_SAMPLE))).data:
+        if task.started_at and task.finished_at:
+            lengths[task.type].append((task.finished_at - task.started_at).total_seconds())
+    usual = {type: p95(found) for type, found in lengths.items() if len(found) >= _ENOUGH}
+    limit = lease.total_seconds()
+    long = {type: seconds for type, seconds in usual.items() if seconds > limit}
+    if not long:
+        return ok(
+            "HF104", f"a lease of {span(limit)} is longer than 95 of 100 attempts of each type"
+        )
+    told = ", ".join(f"{type} ({span(seconds)})" for type, seconds in sorted(long.items())[:5])
+    return warn(
+        "HF104",
+        f"95 of 100 attempts take longer than a lease of {span(limit)}: {told}; they live by "
+        "renewals, and a pause of the process loses them",
+        f"--lease {max(long.values()) * 2:.0f}s, or save progress so that a new attempt goes on",
+    )
+
+
+def p95(lengths: Sequence[float]) -> float:
+    ordered = sorted(lengths)
+    return ordered[min(int(len(ordered) * 0.95), len(ordered) - 1)]
+
+
+def workers_of_queues(queues: Sequence[QueueView], workers: Sequence[WorkerView]) -> Finding:
+    live = [worker for worker in workers if worker.status in _LIVE]
+    alone = [
+        queue
+        for queue in queues
+        if queue.claimable
+        and not queue.paused
+        and not any(not worker.queues or queue.queue in worker.queues for worker in live)
+    ]
+    if not alone:
+        return ok("HF105", "every queue with due tasks has a live worker")
+    told = ", ".join(f"{queue.queue} ({queue.claimable} due)" for queue in alone[:5])
+    names = ",".join(queue.queue for queue in alone[:5])
+    return fail(
+        "HF105",
+        f"no live worker serves {told}",
+        f"holdfast worker --app … --queues {names}",
+    )
+
+
+def stale_workers(workers: Sequence[WorkerView], leases: Sequence[LeaseShape]) -> Finding:
+    stale = {worker.worker_id for worker in workers if worker.status == "stale"}
+    live = {worker.worker_id for worker in workers if worker.status in (*_LIVE, "draining")}
+    held = [lease for lease in leases if lease.worker_id in stale - live]
+    if not held:
+        return ok("HF106", "no worker that has gone silent holds a lease")
+    holders = ", ".join(sorted({lease.worker_id or "?" for lease in held})[:5])
+    longest = max(lease.seconds_left for lease in held)
+    return fail(
+        "HF106",
+        f"{len(held)} leases are held by workers that went silent: {holders}",
+        f"they lapse within {span(max(longest, 0))} and are recovered then; see why these workers "
+        "stopped (holdfast workers show NAME)",
+    )
+
+
+def recovery(leases: Sequence[LeaseShape]) -> Finding:
+    overdue = [lease for lease in leases if lease.seconds_left < -_OVERDUE]
+    if not overdue:
+        lapsed = sum(lease.seconds_left < 0 for lease in leases)
+        return ok("HF107", f"{lapsed} leases have lapsed, none for longer than {_OVERDUE:.0f} s")
+    oldest = -min(lease.seconds_left for lease in overdue)
+    return fail(
+        "HF107",
+        f"{len(overdue)} leases lapsed up to {span(oldest)} ago and nobody took them back",
+        "holdfast recover does so now; workers do it by themselves: start one, or see its log",
+    )
+
+
+def event_loops(workers: Sequence[WorkerView]) -> Finding:
+    bad = [worker for worker in workers if worker.status in ("blocked", "deaf")]
+    if not bad:
+        return ok("HF108", "no worker is blocked")
+    told = ", ".join(f"{w.worker_id} ({w.status}, lag {span(w.loop_lag_seconds)})" for w in bad[:5])
+    return warn(
+        "HF108",
+        f"workers that live but do not get to work: {told}",
+        "something blocks their event loop: make such functions `def`, or isolation='process'",
+    )

@@ -1,0 +1,1 @@
+"""What `holdfast init` writes, as text."""

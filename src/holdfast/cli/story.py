@@ -1,0 +1,108 @@
+"""All that is known of one task, told to people."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import click
+import msgspec
+
+from holdfast.cli import timeline
+from holdfast.cli.cells import safe
+from holdfast.cli.following import refusals
+from holdfast.cli.render import Printer
+from holdfast.desk.desk import Desk
+from holdfast.desk.shapes import AttemptView, EventView, TaskView, WhyView
+from holdfast.errors import Refused
+
+__all__ = ["Story", "tell"]
+
+_ENDED = ("done", "failed", "cancelled")
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """A task, its attempts, what came too late for them, and what holds it back."""
+
+    task: TaskView
+    attempts: list[AttemptView]
+    refused: list[EventView]
+    why: list[WhyView]
+
+    @classmethod
+    async def of(cls, desk: Desk, id: UUID) -> "Story":
+        task = await desk.task(id)
+        attempts = await desk.attempts(id)
+        refused = await _refused(desk, id) if len(attempts) > 1 else []
+        why = [] if task.status in _ENDED else await desk.why(id)
+        return cls(task=task, attempts=attempts, refused=refused, why=why)
+
+
+async def _refused(desk: Desk, id: UUID) -> list[EventView]:
+    """A key of one tenant may not see what happens to all: then nothing is said of it."""
+    try:
+        return await refusals(desk, id)
+    except Refused:
+        return []
+
+
+def tell(out: Printer, story: Story, *, arguments: bytes | None = None) -> None:
+    if not out.for_people:
+        out.one(story, lambda _: ())
+        return
+    out.facts(_facts(story.task))
+    if arguments is not None:
+        out.facts([("arguments", safe(arguments.decode("utf-8", "replace")))])
+    _timeline(story)
+    for reason in story.why:
+        click.echo(safe(f"why: {reason.why}"))
+        if reason.advice:
+            click.echo(safe(f"     {reason.advice}"))
+    last = next((a.error for a in reversed(story.attempts) if a.error), None)
+    if last and last.traceback:
+        click.echo()
+        click.echo(safe(last.traceback.rstrip(), keep="\n"))
+
+
+def _facts(task: TaskView) -> Iterator[tuple[str, Any]]:
+    yield "task", task.id
+    yield "type", f"{task.type}@{task.version}" if task.version else task.type
+    yield "status", f"{task.status} ({task.reason})" if task.reason else task.status
+    yield "queue", task.queue
+    yield "priority", task.priority or None
+    yield "tenant", task.tenant_id if task.tenant_id != "default" else None
+    yield "tags", task.tags or None
+    yield "requires", task.requires or None
+    yield "tries", f"{task.try_count} of {task.max_tries or 'the default'}"
+    yield "key", task.idempotency_key
+    yield "parent", task.parent_id
+    yield "cancel", "requested" if task.cancel_requested else None
+    yield "holder", task.locked_by
+    yield "lease until", task.lease_timeout
+    yield "progress", _progress(task)
+    yield "created", task.created_at
+    yield "due", task.run_at if task.status in ("pending", "waiting") else None
+    yield "ended", task.finished_at
+    yield "last error", task.last_error
+
+
+def _progress(task: TaskView) -> str | None:
+    if task.progress is None:
+        return None
+    return f"{task.progress:g} % {task.progress_message or ''}".rstrip()
+
+
+def _timeline(story: Story) -> None:
+    signs = timeline.DRAWN if _speaks_unicode() else timeline.ASCII
+    now = datetime.now(UTC)
+    found = timeline.parts(story.task, story.attempts, now)
+    click.echo()
+    click.echo(f"timeline  {timeline.spent(found)}")
+    drawn = timeline.lines(story.task, story.attempts, story.refused, now, signs=signs)
+    for line in drawn:
+        click.echo(f" {safe(line)}")
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,189 @@
+"""`holdfast tasks`: what there is to do, is done and was done."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import click
+
+from holdfast.cli.asking import TASK, Asking, asks
+from holdfast.cli.exits import Exit, Stop
+from holdfast.cli.groups import Near
+from holdfast.cli.options import SPAN
+from holdfast.cli.render import Column, Printer, say
+from holdfast.desk.desk import Desk
+from holdfast.desk.shapes import Changed, ResultView, TaskQuery
+
+__all__ = ["TASKS", "awaited", "filters", "outcome", "tasks", "told"]
+
+_STATUSES = ("pending", "running", "waiting", "done", "failed", "cancelled")
+_ENDED = ("done", "failed", "cancelled")
+_LONGEST_WAIT = 25.0
+TASKS = (
+    Column("id", lambda t: t.id),
+    Column("type", lambda t: t.type),
+    Column("status", lambda t: t.status),
+    Column("queue", lambda t: t.queue),
+    Column("tries", lambda t: f"{t.try_count}/{t.max_tries or '-'}"),
+    Column("worker", lambda t: t.locked_by),
+    Column("created", lambda t: t.created_at),
+    Column("due", lambda t: t.run_at if t.status in ("pending", "waiting") else None),
+    Column("ended", lambda t: t.finished_at),
+)
+
+
+@click.group(cls=Near)
+def tasks() -> None:
+    """Tasks: see them, wait for them, cancel and retry them."""
+
+
+def filters(function: Any) -> Any:
+    for option in (
+        click.option("--tenant", help="Of this tenant."),
+        click.option("--tag", help="With this tag."),
+        click.option("--type", help="Of this function."),
+        click.option("--queue", help="In this queue."),
+    ):
+        function = option(function)
+    return function
+
+
+@tasks.command()
+@click.option("--status", type=click.Choice(_STATUSES), help="Only where they stand so.")
+@filters
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--cursor", help="Go on where the last page ended.")
+@asks
+def ls(
+    at: Asking,
+    status: str | None,
+    queue: str | None,
+    type: str | None,
+    tag: str | None,
+    tenant: str | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List tasks: pending ones as they will be taken, all others newest first."""
+    query = TaskQuery(
+        status=status,
+        queue=queue,
+        type=type,
+        tag=tag,
+        tenant_id=tenant,
+        cursor=cursor,
+        limit=limit,
+    )
+    page = at.ask(lambda desk: desk.tasks(query))
+    at.out.many(page.data, TASKS, whole=page)
+    if page.next_cursor and at.out.form != "json":
+        say(f"there are more: --cursor {page.next_cursor}")
+
+
+@tasks.command()
+@click.argument("task", type=TASK)
+@asks
+def show(at: Asking, task: UUID) -> None:
+    """A TASK with its attempts as a timeline, what holds it back, and its last error."""
+    from holdfast.cli.story import Story, tell
+
+    tell(at.out, at.ask(lambda desk: Story.of(desk, task)))
+
+
+@tasks.command()
+@click.argument("task", type=TASK, nargs=-1, required=True)
+@asks
+def retry(at: Asking, task: tuple[UUID, ...]) -> None:
+    """Run TASKs again that failed or were cancelled; what waits for its time goes ahead.
+
+    Exit code 5: one of them could not be moved.
+    """
+    told(at.out, at.ask(lambda desk: desk.retry(task)), "it runs, or is done")
+
+
+@tasks.command()
+@click.argument("task", type=TASK, nargs=-1, required=True)
+@asks
+def cancel(at: Asking, task: tuple[UUID, ...]) -> None:
+    """Cancel TASKs: what has not started never will, what runs is asked to stop.
+
+    Exit code 5: one of them has ended already.
+    """
+    told(at.out, at.ask(lambda desk: desk.cancel(task)), "it has ended")
+
+
+@tasks.command()
+@click.argument("task", type=TASK)
+@click.option("--timeout", type=SPAN, default="30s", show_default=True, help="How long to wait.")
+@asks
+def wait(at: Asking, task: UUID, timeout: timedelta) -> None:
+    """Wait for a TASK and print its result, as JSON.
+
+    Exit code 8: it failed or was cancelled; 7: it has not ended in time.
+    """
+    outcome(at.out, at.ask(lambda desk: awaited(desk, task, timeout)), timeout)
+
+
+@tasks.command()
+@click.option("--after", type=click.IntRange(0), help="Begin after this number.  [default: now]")
+@click.option("--task", type=TASK, help="Only of this task.")
+@click.option("--only", multiple=True, metavar="EVENT", help="Such as task.failed; repeatable.")
+@click.option("--no-follow", is_flag=True, help="End when all is told that has happened.")
+@asks
+def tail(
+    at: Asking, after: int | None, task: UUID | None, only: tuple[str, ...], no_follow: bool
+) -> None:
+    """What happens, as it happens: how attempts end, and late writes that were refused."""
+    from holdfast.cli.following import follow
+
+    follow(at, after=after, task=task, only=frozenset(only), forever=not no_follow)
+
+
+async def awaited(desk: Desk, task: UUID, timeout: timedelta) -> ResultView:
+    """How it ended, or where it stands when the time is over; a desk waits a while at most."""
+    loop = asyncio.get_running_loop()
+    over = loop.time() + timeout.total_seconds()
+    while True:
+        left = over - loop.time()
+        found = await desk.result(task, wait=max(min(left, _LONGEST_WAIT), 0.0))
+        if found.status in _ENDED or loop.time() >= over:
+            return found
+
+
+def told(out: Printer, changed: Changed, otherwise: str) -> None:
+    """Ids that were moved on stdout; a conflict where one was not."""
+    if out.form == "table":
+        for id in changed.changed:
+            out.line(str(id))
+    else:
+        out.one(changed, lambda _: ())
+    if changed.status == "requested":
+        say("it runs: its worker is told to stop with its next heartbeat")
+    if changed.unchanged:
+        names = ", ".join(map(str, changed.unchanged[:5]))
+        more = f" and {len(changed.unchanged) - 5} more" if len(changed.unchanged) > 5 else ""
+        raise Stop(Exit.CONFLICT, f"not changed: {names}{more}; {otherwise}, or nobody knows it")
+
+
+def outcome(out: Printer, found: ResultView, timeout: timedelta) -> None:
+    """The result on stdout, or an end that says why there is none."""
+    if not out.for_people:
+        out.one(found, lambda _: ())
+    elif found.status == "done":
+        out.line(bytes(found.result).decode())
+    if found.status in ("failed", "cancelled"):
+        error = found.error
+        said = f"{error.type}: {error.message}" if error else "somebody asked for it"
+        raise Stop(
+            Exit.TASK_FAILED,
+            f"task {found.id} ended as {found.status}, {said}\nOnce the cause is mended, "
+            f"`holdfast tasks retry {found.id}` gives it a new life.",
+        )
+    if found.status != "done":
+        raise Stop(
+            Exit.TIMED_OUT,
+            f"task {found.id} has not ended within {timeout.total_seconds():g} s, it is "
+            f"{found.status}; it goes on without us. Wait longer with --timeout, or see what "
+            f"holds it back: holdfast tasks show {found.id}",
+        )

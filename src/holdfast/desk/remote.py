@@ -1,0 +1,295 @@
+"""The desk over HTTP: the same answers, and the same errors, as `local` gives over a store."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Generic, NoReturn, TypeVar
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+
+from holdfast.desk.line import Answer, Line
+from holdfast.desk.shapes import (
+    Accepted,
+    AttemptView,
+    Changed,
+    DeadLetterGroupView,
+    EventPage,
+    FlowView,
+    LeaseShape,
+    NewTask,
+    QueueView,
+    RecoveryRun,
+    RecoveryView,
+    ResultView,
+    Stats,
+    TaskPage,
+    TaskQuery,
+    TaskType,
+    TaskView,
+    WhyView,
+    WorkerView,
+)
+from holdfast.errors import (
+    HoldfastError,
+    InvalidInput,
+    KeyConflict,
+    NotAStore,
+    Refused,
+    StoreError,
+    StoreUnreachable,
+    UnknownTask,
+    UnknownType,
+    UnknownWorker,
+)
+
+__all__ = ["RemoteDesk"]
+
+T = TypeVar("T")
+_PAGE = 500  # the most that an API answers at once
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class _Listed(msgspec.Struct, Generic[T], frozen=True):
+    data: list[T]
+
+
+class RemoteDesk:
+    """Keeps `holdfast.desk.desk.Desk`."""
+
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        self._line = Line(url, token)
+
+    # ── tasks ────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, wishes: Sequence[NewTask]) -> list[Accepted]:
+        try:
+            return await self._many(
+                "POST", "/v1/tasks/batch", Accepted, body={"tasks": _said(wishes)}
+            )
+        except _KeyTaken as taken:
+            first = wishes[0]
+            key, tenant = first.idempotency_key or "", first.tenant_id or "default"
+            raise _worded(KeyConflict(key, tenant, taken.existing), str(taken)) from None
+        except _TypeUnknown as unknown:
+            names = {wish.type for wish in wishes}
+            named = next((name for name in names if repr(name) in str(unknown)), wishes[0].type)
+            raise _worded(UnknownType(named, ()), str(unknown)) from None
+
+    async def tasks(self, query: TaskQuery) -> TaskPage:
+        """Longer pages than an API answers are put together."""
+        asked = {
+            name: getattr(query, name)
+            for name in ("status", "queue", "type", "tag", "tenant_id", "cursor")
+        }
+        data: list[TaskView] = []
+        while True:
+            asked["limit"] = min(query.limit - len(data), _PAGE)
+            page = await self._one("GET", "/v1/tasks", TaskPage, query=asked)
+            data += page.data
+            if page.next_cursor is None or len(data) >= query.limit:
+                return msgspec.structs.replace(page, data=data)
+            asked["cursor"] = page.next_cursor
+
+    async def task(self, id: UUID) -> TaskView:
+        return await self._one("GET", f"/v1/tasks/{id}", TaskView, of=UnknownTask([id]))
+
+    async def arguments(self, id: UUID) -> bytes:
+        path = f"/v1/tasks/{id}/arguments"
+        return bytes(await self._one("GET", path, msgspec.Raw, of=UnknownTask([id])))
+
+    async def attempts(self, id: UUID) -> list[AttemptView]:
+        path = f"/v1/tasks/{id}/attempts"
+        return await self._many("GET", path, AttemptView, of=UnknownTask([id]))
+
+    async def result(self, id: UUID, *, wait: float = 0.0) -> ResultView:
+        path = f"/v1/tasks/{id}/result"
+        query = {"wait": wait} if wait else None
+        return await self._one(
+            "GET", path, ResultView, query=query, of=UnknownTask([id]), patience=wait
+        )
+
+    async def why(self, id: UUID) -> list[WhyView]:
+        return await self._many("GET", f"/v1/tasks/{id}/why", WhyView, of=UnknownTask([id]))
+
+    async def cancel(self, ids: Sequence[UUID]) -> Changed:
+        return await self._move("/v1/tasks:cancel", ids)
+
+    async def retry(self, ids: Sequence[UUID]) -> Changed:
+        return await self._move("/v1/tasks:retry", ids)
+
+    # ── dead letters ─────────────────────────────────────────────────────────────────────────
+
+    async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroupView]:
+        query = {"limit": min(limit, _PAGE)}
+        return await self._many("GET", "/v1/dead-letters/groups", DeadLetterGroupView, query=query)
+
+    async def replay(self, ids: Sequence[UUID]) -> Changed:
+        return await self._move("/v1/dead-letters:replay", ids)
+
+    async def discard(self, ids: Sequence[UUID]) -> Changed:
+        return await self._move("/v1/dead-letters:discard", ids)
+
+    async def _move(self, path: str, ids: Sequence[UUID]) -> Changed:
+        body = {"ids": list(ids)}
+        return await self._one("POST", path, Changed, body=body, of=UnknownTask(ids))
+
+    # ── durable functions ────────────────────────────────────────────────────────────────────
+
+    async def flow(self, id: UUID) -> FlowView:
+        return await self._one("GET", f"/v1/flows/{id}", FlowView, of=UnknownTask([id]))
+
+    async def export(self, id: UUID) -> bytes:
+        path = f"/v1/flows/{id}/export"
+        return bytes(await self._one("GET", path, msgspec.Raw, of=UnknownTask([id])))
+
+    async def signal(self, id: UUID, name: str, payload: Any = None) -> bool:
+        path, body = f"/v1/flows/{id}/signals/{_part(name)}", {"payload": payload}
+        try:
+            await self._one("POST", path, msgspec.Raw, body=body, of=UnknownTask([id]))
+        except _NotPossible:
+            return False
+        return True
+
+    # ── the fleet ────────────────────────────────────────────────────────────────────────────
+
+    async def queues(self) -> list[QueueView]:
+        return await self._many("GET", "/v1/queues", QueueView)
+
+    async def queue(self, name: str) -> QueueView:
+        return await self._one("GET", f"/v1/queues/{_part(name)}", QueueView)
+
+    async def queue_why(self, name: str) -> list[WhyView]:
+        return await self._many("GET", f"/v1/queues/{_part(name)}/why", WhyView)
+
+    async def pause(self, queue: str) -> QueueView:
+        return await self._one("POST", f"/v1/queues/{_part(queue)}:pause", QueueView)
+
+    async def resume(self, queue: str) -> QueueView:
+        return await self._one("POST", f"/v1/queues/{_part(queue)}:resume", QueueView)
+
+    async def workers(self) -> list[WorkerView]:
+        return await self._many("GET", "/v1/workers", WorkerView)
+
+    async def worker(self, name: str) -> WorkerView:
+        path = f"/v1/workers/{_part(name)}"
+        return await self._one("GET", path, WorkerView, of=UnknownWorker(name))
+
+    async def drain(self, name: str) -> WorkerView:
+        path = f"/v1/workers/{_part(name)}:drain"
+        return await self._one("POST", path, WorkerView, of=UnknownWorker(name))
+
+    async def leases(
+        self, *, expired: bool = False, worker: str | None = None, limit: int = 500
+    ) -> list[LeaseShape]:
+        query = {"expired": expired, "worker_id": worker, "limit": min(limit, _PAGE)}
+        return await self._many("GET", "/v1/leases", LeaseShape, query=query)
+
+    async def recover(self, *, dry_run: bool = False) -> RecoveryRun:
+        return await self._one("POST", "/v1/recoveries", RecoveryRun, query={"dry_run": dry_run})
+
+    async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[RecoveryView]:
+        query = {"before": before, "limit": min(limit, _PAGE)}
+        return await self._many("GET", "/v1/recoveries", RecoveryView, query=query)
+
+    async def stats(self, queues: Sequence[str] = ()) -> Stats:
+        query = {"queues": ",".join(queues) or None}
+        return await self._one("GET", "/distributed/stats", Stats, query=query)
+
+    async def events(self, after: int = 0, limit: int = 500) -> EventPage:
+        query = {"after": after, "limit": min(limit, _PAGE), "format": "json"}
+        return await self._one("GET", "/v1/events", EventPage, query=query)
+
+    async def task_types(self) -> list[TaskType]:
+        return await self._many("GET", "/v1/task-types", TaskType)
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────
+
+    async def _many(self, method: str, path: str, kind: type[T], **more: Any) -> list[T]:
+        found: _Listed[T] = await self._one(method, path, _Listed[kind], **more)  # type: ignore[valid-type]
+        return found.data
+
+    async def _one(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        query: dict[str, Any] | None = None,
+        body: Any = None,
+        of: HoldfastError | None = None,
+        patience: float = 0.0,
+    ) -> T:
+        """`of`: what it means that nobody knows the thing that was asked for."""
+        data = None if body is None else msgspec.json.encode(body)
+        answer = await self._line.ask(method, path, query=query, body=data, patience=patience)
+        if not 200 <= answer.status < 300:
+            self._raise(answer, of)
+        try:
+            return msgspec.json.decode(answer.body, type=kind)
+        except msgspec.DecodeError:
+            raise self._no_api() from None
+
+    def _raise(self, answer: Answer, of: HoldfastError | None) -> NoReturn:
+        problem = answer.problem()
+        said = problem.detail or problem.title or f"status {answer.status}"
+        match answer.status, problem.code:
+            case 404, "not_found" if of is not None:
+                raise of
+            case 409, "key_conflict":
+                raise _KeyTaken(said)
+            case 409, "not_possible":
+                raise _NotPossible(said)
+            case 422, "unknown_type":
+                raise _TypeUnknown(said)
+            case ((401 | 403), _):
+                raise Refused(f"{self._line.name} refuses: {said}; see --token-file")
+            case ((429 | 502 | 503 | 504), _):
+                raise StoreUnreachable(f"{self._line.name}: {said}")
+            case ((400 | 409 | 412 | 413 | 415 | 422), code) if code:
+                raise InvalidInput(said)
+            case status, _ if status >= 500:
+                raise StoreError(f"{self._line.name}: {said}")
+        raise self._no_api()
+
+    def _no_api(self) -> NotAStore:
+        return NotAStore(
+            f"{self._line.name} is no Holdfast API that this release understands; check --api"
+        )
+
+
+class _NotPossible(InvalidInput):
+    """409: what was asked for does not fit how things stand."""
+
+
+class _KeyTaken(InvalidInput):
+    @property
+    def existing(self) -> str:
+        found = _ID.search(str(self))
+        return found[0] if found else "another one"
+
+
+class _TypeUnknown(InvalidInput):
+    pass
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _said(wishes: Sequence[NewTask]) -> list[dict[str, Any]]:
+    """Only what was said: the rest is for the other side to decide."""
+    return [
+        {
+            name: value
+            for name, value in msgspec.structs.asdict(wish).items()
+            if value is not None and value is not False and value != {} and value != []
+        }
+        for wish in wishes
+    ]
+
+
+def _worded(error: HoldfastError, message: str) -> HoldfastError:
+    """The other side knows better what to say."""
+    error.args = (message,)
+    return error

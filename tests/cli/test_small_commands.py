@@ -1,0 +1,87 @@
+"""`holdfast config`, `completion`, `init`, `dev`: what people begin with."""
+
+import json
+import signal
+import subprocess
+import sys
+
+from tests.cli.shell import Shell, until
+
+SECRET = "s3cret-of-mine"
+
+
+def test_settings_are_shown_with_their_origin_and_without_secrets(shell: Shell):
+    (shell.folder / "redis").write_text(f"redis://:{SECRET}@cache/0")
+    environ = {
+        "DATABASE_URL": f"postgresql://me:{SECRET}@db/shop?sslpassword={SECRET}",
+        "HOLDFAST_REDIS_URL_FILE": str(shell.folder / "redis"),
+        "HOLDFAST_TOKEN": SECRET,
+        "WORKER_LEASE_DURATION_SECONDS": "30",
+        "HOLDFAST_QUEUES": "mail,default",
+    }
+    done = shell.run("config", "show", "--origin", **environ)
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    rows = {row[0]: row[1:] for row in (line.split("\t") for line in done.stdout.splitlines())}
+    assert rows["store"] == ["postgresql://db/shop", "DATABASE_URL"]
+    assert rows["redis_url"] == ["redis://cache/0", "HOLDFAST_REDIS_URL_FILE"]
+    assert rows["token"] == ["***", "HOLDFAST_TOKEN"]
+    assert rows["lease"] == ["30s", "WORKER_LEASE_DURATION_SECONDS"]
+    assert rows["concurrency"] == ["", "default"]
+    found = json.loads(shell.run("config", "show", "--set", "-o", "json", **environ).stdout)
+    assert {row["setting"] for row in found} == {"store", "redis_url", "token", "lease", "queues"}
+
+
+def test_settings_that_cannot_be_used_are_all_named(shell: Shell):
+    said = shell.fails(2, "config", "show", HOLDFAST_LEASE="soon", HOLDFAST_CONCURRENCY="0")
+    assert "HOLDFAST_LEASE" in said
+    assert "HOLDFAST_CONCURRENCY" in said
+
+
+def test_shells_are_told_how_to_complete(shell: Shell):
+    for name in ("bash", "zsh", "fish"):
+        assert "_HOLDFAST_COMPLETE" in shell.says("completion", name)
+    asked = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": "holdfast de", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from holdfast.cli import main; main(prog_name='holdfast')"],
+        env=shell.environ | asked, capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.stdout.split() == ["plain,dead-letter", "plain,demo", "plain,dev"]
+
+
+def test_a_project_that_is_begun_runs_and_its_tests_pass(shell: Shell):
+    made = shell.says("init", "shop2").splitlines()
+    assert made == ["shop2/app.py", "shop2/test_app.py", "shop2/README.md"]
+    folder = shell.folder / "shop2"
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder, env=shell.environ, capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert "2 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert "is there already" in shell.fails(5, "init", "shop2")
+    (folder / "README.md").unlink()
+    assert "app.py" in shell.fails(5, "init", "shop2")
+    assert not (folder / "README.md").exists()
+
+
+def test_a_project_is_served_while_it_is_written(shell: Shell):
+    shell.says("init")
+    shell.environ["HOLDFAST_APP"] = "app"
+    dev = shell.start("dev", "--no-api")
+    dev.line("is ready")
+    assert shell.says("enqueue", "greet", '"Ada"', "--wait", "--timeout", "60") == '"hello, Ada"'
+    app = shell.folder / "app.py"
+    app.write_text(app.read_text().replace("hello", "good morning"))
+    dev.line("is ready")
+    assert "app.py changed" in dev.said
+    done = shell.says("enqueue", "greet", '"Ada"', "--wait", "--timeout", "60")
+    assert done == '"good morning, Ada"'
+    app.write_text("this is no Python")
+    until(lambda: "ended with 10" in dev.said, "the broken app is told of")
+    dev.send(signal.SIGINT)
+    assert dev.end() == 0
+    until(lambda: shell.rows("select 1 as n from workers where status = 'ready'") == [], "all gone")
+
+
+def test_dev_needs_an_app(shell: Shell):
+    assert "--app" in shell.fails(2, "dev")

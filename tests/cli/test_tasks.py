@@ -1,0 +1,160 @@
+"""`holdfast tasks`: see, wait for, cancel and retry."""
+
+import csv
+import io
+import json
+import signal
+
+import pytest
+
+from tests.cli.scene import Scene
+from tests.cli.shell import Shell
+
+NOBODY = "01890000-0000-7000-8000-000000000000"
+
+LISTED = """\
+id|type|status|queue|tries|worker|created|due|ended
+LATER|shop:charge|pending|mail|0/-||TIME|TIME|
+NEXT|shop:charge|pending|mail|0/-||TIME|TIME|
+HELD|shop:charge|running|default|1/-|web:1|TIME||
+WAITS|shop:order|waiting|default|0/-||TIME||
+LOST|shop:report|done|default|2/3||TIME||TIME
+BROKEN|shop:refund|failed|default|1/1||TIME||TIME
+PAID|shop:charge|done|default|1/-||TIME||TIME"""
+
+SHOWN = """\
+task|LOST
+type|shop:report
+status|done
+queue|default
+tries|2 of 3
+created|TIME
+ended|TIME
+last error|its worker stopped renewing the lease
+
+timeline  SPAN"""
+
+
+def test_tasks_are_listed_newest_first(scene: Scene):
+    assert scene.masked("tasks", "ls") == LISTED
+
+
+def test_lists_are_filtered_and_paged(scene: Scene):
+    def ids(*args: str) -> list[str]:
+        lines = scene.says("tasks", "ls", "-o", "jsonl", *args).splitlines()
+        return [json.loads(line)["id"] for line in lines]
+
+    assert ids("--status", "failed") == [scene["broken"]]
+    assert ids("--queue", "mail", "--tag", "vip") == [scene["next"]]
+    assert ids("--tenant", "acme") == [scene["later"]]
+    assert ids("--type", "shop:order") == [scene["waits"]]
+    page = json.loads(scene.says("tasks", "ls", "--limit", "4", "-o", "json"))
+    assert page["has_more"] is True
+    first = [task["id"] for task in page["data"]]
+    assert [*first, *ids("--cursor", page["next_cursor"])] == ids()
+    told = scene.shell.run("tasks", "ls", "--limit", "4").stderr
+    assert page["next_cursor"] in told
+
+
+def test_a_list_is_a_spreadsheet_too(scene: Scene):
+    rows = list(csv.DictReader(io.StringIO(scene.says("tasks", "ls", "-o", "csv"))))
+    assert rows[-1]["id"] == scene["paid"]
+    assert json.loads(rows[1]["tags"]) == ["vip"]
+    assert rows[2]["locked_by"] == "web:1"
+
+
+def test_the_history_of_a_task_is_told_as_a_timeline(scene: Scene):
+    told = scene.masked("tasks", "show", scene["lost"])
+    assert told.startswith(SHOWN)
+    assert "░" in told
+    assert "lost by recovery  gone:2  fence 1" in told
+    assert "done  web:1  fence 2" in told
+    assert told.splitlines()[-1] == " late settle by the holder of fence 1 refused at CLOCK"
+
+
+def test_the_timeline_has_plain_signs_where_no_others_can_be_written(scene: Scene):
+    done = scene.shell.run("tasks", "show", scene["lost"], PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert "#1" in done.stdout
+
+
+def test_what_holds_a_task_back_is_told(scene: Scene):
+    assert "why: it waits: signal approved" in scene.says("tasks", "show", scene["waits"])
+    shown = json.loads(scene.says("tasks", "show", scene["next"], "-o", "json"))
+    assert shown["task"]["status"] == "pending"
+    assert shown["why"]
+
+
+def test_what_failed_is_retried_and_what_is_done_is_not(scene: Scene):
+    assert scene.says("tasks", "retry", scene["broken"]) == scene["broken"]
+    (row,) = scene.shell.rows(f"select status from tasks where id = '{scene['broken']}'")
+    assert row["status"] == "pending"
+    assert "not changed" in scene.shell.fails(5, "tasks", "retry", scene["paid"])
+
+
+def test_a_task_is_cancelled_at_once_or_asked_to_stop(scene: Scene):
+    assert scene.says("tasks", "cancel", scene["next"]) == scene["next"]
+    (row,) = scene.shell.rows(f"select status from tasks where id = '{scene['next']}'")
+    assert row["status"] == "cancelled"
+    done = scene.shell.run("tasks", "cancel", scene["held"])
+    assert "its worker is told" in done.stderr
+    assert "has ended" in scene.shell.fails(5, "tasks", "cancel", scene["paid"])
+
+
+def test_the_result_of_a_task_is_waited_for(scene: Scene):
+    assert scene.says("tasks", "wait", scene["paid"]) == '"paid"'
+    said = scene.shell.fails(8, "tasks", "wait", scene["broken"])
+    assert r"Boom: =it \x1b[31mbroke" in said
+    assert f"holdfast tasks retry {scene['broken']}" in said
+    said = scene.shell.fails(7, "tasks", "wait", scene["next"], "--timeout", "0.1")
+    assert "it is pending" in said
+    found = json.loads(scene.says("tasks", "wait", scene["paid"], "-o", "json"))
+    assert (found["status"], found["result"]) == ("done", "paid")
+
+
+def test_what_has_happened_is_told_in_order(scene: Scene):
+    lines = scene.says("tasks", "tail", "--no-follow", "-o", "jsonl").splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event["type"] for event in events] == [
+        "task.done", "task.failed", "task.lost", "task.done", "write.refused", "task.waiting",
+    ]  # fmt: skip
+    after = str(events[2]["seq"])
+    only = scene.says("tasks", "tail", "--no-follow", "--after", after, "--only", "write.refused")
+    assert scene.mask(only).split("|")[2:4] == ["write.refused", "LOST"]
+
+
+def test_what_happens_is_told_as_it_happens(either: Shell):
+    task = either.says("enqueue", "--app", "shop", "add", "1")
+    following = either.start("tasks", "tail", "-o", "jsonl", "--only", "task.done")
+    worker = either.worker("--poll-min", "0.05")
+    either.says("tasks", "wait", task)
+    other = either.says("enqueue", "--app", "shop", "add", "2", "--wait", "--timeout", "60")
+    assert other == "2"
+    worker.send(signal.SIGTERM)
+    assert json.loads(following.line("task.done"))["type"] == "task.done"
+    following.send(signal.SIGINT)
+    assert following.end() == 130
+
+
+@pytest.mark.parametrize("verb", ["show", "retry", "cancel", "wait"])
+def test_ids_that_nobody_knows_are_told_apart_from_those_that_are_none(scene: Scene, verb: str):
+    assert "no such task" in scene.shell.fails(3, "tasks", verb, NOBODY)
+    assert "is not the id of a task" in scene.shell.fails(2, "tasks", verb, "7")
+
+
+def test_looking_makes_no_store_and_moves_no_schema(shell: Shell):
+    assert "there is no store" in shell.fails(4, "tasks", "ls")
+    assert "there is no store" in shell.fails(4, "queues", "pause", "mail")
+    assert not shell.has("holdfast.db")
+
+
+def test_looking_at_an_empty_database_sets_nothing_up(fresh_database, postgres_current, shell):
+    url = fresh_database(postgres_current)
+    assert "migrate up" in shell.fails(1, "tasks", "ls", "--store", url)
+    assert "migrate up" in shell.fails(1, "sql", "select 1", "--store", url)
+
+
+def test_a_place_is_a_store_or_an_api(shell: Shell):
+    said = shell.fails(2, "tasks", "ls", "--store", "sqlite:///x.db", "--api", "http://x")
+    assert "not both" in said
