@@ -151,13 +151,16 @@ class Flow(Pump):
         self.stir()
 
     def _give_up_child(self, ask: Ask) -> None:
-        begun = self._history.begun.get(ask.key)
+        begun, position = self._history.begun.get(ask.key), ask.position
         if ask.task and ask.is_own:
             self._given_up.append(ask.task)
-        elif begun and begun.abandoned and begun.task == begun.asked.task and begun.task:
-            self._given_up.append(begun.task)  # it may not have been cancelled: we crashed
-        if ask.position is not None and not self.closed:
-            self._recording.add(Abandoned([ask.position]), decides=True)
+        elif position is None and begun and not begun.came:
+            # It was begun before we crashed: perhaps it was not cancelled, or not even given up.
+            if begun.task and begun.task == begun.asked.task:
+                self._given_up.append(begun.task)
+            position = None if begun.abandoned else begun.position
+        if position is not None and not self.closed:
+            self._recording.add(Abandoned([position]), decides=True)
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""

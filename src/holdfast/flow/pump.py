@@ -75,6 +75,8 @@ class Pump:
         self._store, self._host = store, host
         self._lease = host.context.claimed.lease
         self._history = History(journal.steps, journal.ages) if journal else History()
+        if host.context.claimed.reborn:
+            self._history.begin_anew()
         self._recording = Recording(store, self._lease, self._history.next_position)
         context = host.context
         self._effects = Effects(
@@ -276,8 +278,6 @@ class Pump:
             ask.running = self.loop.create_task(self._run_step(ask), context=outside())
 
     async def _record(self, asks: Sequence[Ask]) -> None:
-        if again := [ask for ask in asks if ask.again]:
-            self._recording.add(Again([ask.position for ask in again if ask.position is not None]))
         for ask in asks:
             if not ask.again:
                 task = ask.draft.id if ask.draft else None
@@ -288,11 +288,19 @@ class Pump:
                 if ask.seconds is not None and ask.due is None:
                     ask.due = self.loop.time() + ask.seconds
         await self._flush_with([ask for ask in asks if ask.draft and not ask.again])
-        if again:
-            lives = [ask.task for ask in again if ask.task]
-            await surely(lambda: self._store.retry(lives))
-            for ask in again:
-                ask.again = False
+        if again := [ask for ask in asks if ask.again]:
+            await self._revive(again)
+
+    async def _revive(self, asks: Sequence[Ask]) -> None:
+        """Their failures were dropped. First the new life, then the note that they have it: a
+        crash in between gives it once more, which changes nothing for those who live."""
+        await self._recording.check()
+        lives = [ask.task for ask in asks if ask.task]
+        await surely(lambda: self._store.retry(lives))
+        self._recording.add(Again([ask.position for ask in asks if ask.position is not None]))
+        await self._recording.flush()
+        for ask in asks:
+            ask.again = False
 
     async def _flush_with(self, made: Sequence[Ask]) -> None:
         """Write what is asked for, and accept the children. One whose idempotency key belongs to

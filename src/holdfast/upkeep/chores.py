@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 import msgspec
 
@@ -16,6 +17,7 @@ __all__ = ["Upkeeping", "chores"]
 
 _STALE = timedelta(seconds=90)
 _NET = 60.0  # seconds between looks for what no hint and no claim has moved
+_QUIET = timedelta(seconds=10)  # within which whoever ended a parent cancels its children
 
 
 class Upkeeping(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,20 @@ def chores(
         await store.mark_stale(_STALE)
         return 0
 
+    behind: UUID | None = None  # where the walk through the open children goes on
+
+    async def end_orphans() -> int:
+        """On one worker at a time: children that run on for nobody, since the worker that ended
+        their parent crashed before it could cancel them."""
+        nonlocal behind
+        if behind is None and not await store.take_turn("orphans", timedelta(seconds=_NET * 0.8)):
+            return 0
+        found = await store.orphans(behind, quiet=_QUIET, batch=BATCH)
+        if found.tasks:
+            await store.cancel(found.tasks)
+        behind = found.last
+        return 0 if behind is None else BATCH
+
     watch = StuckTasks(store, observer, after=settings.stuck_after, on_stuck=settings.on_stuck)
 
     async def find_stuck() -> int:
@@ -93,6 +109,7 @@ def chores(
         Chore("promotion", _NET, promote),
         Chore("expiry", _NET, expire),
         Chore("wakes", _NET, wake),
+        Chore("orphans", _NET, end_orphans),
         Chore("stale workers", 30.0, mark_stale),
         Chore("stuck tasks", watch.every.total_seconds(), find_stuck),
         Chore("cleanup", settings.cleanup_interval.total_seconds(), cleanup),

@@ -285,7 +285,7 @@ class Attempt:
             if isinstance(error, TaskCancelled) and await self._is_cancelled():
                 settlement = self.settle(Cancelled())
             if settlement and self.why is None:
-                await flow.escape(error, for_good=settlement.verdict is Verdict.FAILED)
+                await flow.escape(error, for_good=settlement.verdict.final)
             elif settlement and self.why is Why.CANCEL:
                 await flow.give_up_all()
             elif settlement and settlement.verdict is Verdict.FAILED:
