@@ -25,7 +25,7 @@ from holdfast.executors.failures import failure_of
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
-from holdfast.flow.branches import Branch
+from holdfast.flow.branches import Branch, Family
 from holdfast.flow.effects import Effects
 from holdfast.flow.entries import Again, Asked, Came, Holder, Key, One, Recorded
 from holdfast.flow.history import History
@@ -86,9 +86,9 @@ class Pump:
             self._recording,
             context.effects,
         )
-        self._main = Branch()
-        self._branches: set[Branch] = set()
-        self._moves = 0  # of branches that have ended
+        self._family = Family.of(context)
+        self._family.stir = self.stir
+        self._branches = self._family.alive
         self._asked: set[Key] = set()
         self.open: dict[Key, Ask] = {}
         self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
@@ -126,23 +126,14 @@ class Pump:
         if self._pump is None and not self.closed:
             self._pump = self.loop.create_task(self._run(), context=outside())
 
-    def branch_out(self, name: str) -> Branch:
-        branch = self.branch.grow(name)
-        self._branches.add(branch)
-        return branch
-
-    def joined(self, branch: Branch) -> None:
-        self._branches.discard(branch)
-        self._moves += branch.watched.moves if branch.watched else 0
-        self.stir()
-
     @property
     def context(self) -> Context:
         return self._host.context
 
     @property
     def branch(self) -> Branch:
-        return here.get() or self._main
+        found: Branch = here.get() or self._family.main
+        return found
 
     # ── the pump ─────────────────────────────────────────────────────────────────────────────
 
@@ -186,8 +177,7 @@ class Pump:
         return all(isinstance(one, Ask | Join) and not one.done() for one in waits)
 
     def _total_moves(self) -> int:
-        alive = sum(b.watched.moves for b in self._branches if b.watched)
-        return self._moves + alive + (self._watched.moves if self._watched else 0)
+        return self._family.moves + (self._watched.moves if self._watched else 0)
 
     @property
     def _watched(self) -> Watched | None:

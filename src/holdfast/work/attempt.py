@@ -77,6 +77,9 @@ class Site(Protocol):
 class Flowing(Asking, Protocol):
     """The flow of a durable function, as its attempt sees it. Kept by `holdfast.flow`."""
 
+    @property
+    def closed(self) -> bool: ...
+
     def check_finished(self) -> None: ...
 
     def is_of_a_child(self, error: BaseException) -> bool: ...
@@ -199,6 +202,10 @@ class Attempt:
     def flow(self) -> Flowing | None:
         """None until the journal is read."""
         return self._flow() if self._is_read else None
+
+    @property
+    def may_ask(self) -> bool:
+        return self._is_read and not self._is_over and (self.began is None or not self.began.closed)
 
     @property
     def has_asked(self) -> bool:
