@@ -23,6 +23,7 @@ __all__ = [
     "Lanes",
     "LeaseView",
     "News",
+    "Orphans",
     "Page",
     "Progress",
     "QueueLoad",
@@ -189,6 +190,13 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     wakes: list[int]
     signals: list[Signal]
     endings: "dict[UUID, Ending]"
+
+
+class Orphans(msgspec.Struct, frozen=True, kw_only=True):
+    """Open children whose parents have ended; `last`: go on behind it, None: that was all."""
+
+    tasks: list[UUID]
+    last: UUID | None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,11 @@ class Keeper(Protocol):
         ...
 
     @property
+    def may_ask(self) -> bool:
+        """Whether there is a flow, or would be one if it was asked for."""
+        ...
+
+    @property
     def has_asked(self) -> bool:
         """Whether it has asked for something that is recorded, in this attempt or before."""
         ...
@@ -108,8 +113,8 @@ class Context:
     """One attempt, seen from inside its function."""
 
     __slots__ = (
-        "_cancel_requested", "_in_step", "_told", "claimed", "clock", "effects", "keeper",
-        "max_tries", "watched", "worker_id",
+        "_cancel_requested", "_in_step", "_told", "claimed", "clock", "effects", "family",
+        "keeper", "max_tries", "watched", "worker_id",
     )  # fmt: skip
 
     def __init__(
@@ -130,12 +135,18 @@ class Context:
         self._cancel_requested = claimed.cancel_requested
         self._told: Callable[[], None] | None = None
         self._in_step = False
+        self.family: Any = None  # the asyncio tasks that it made: see `flow.branches`
         self.effects: dict[str, int] = {}  # by branch, how often `once` was asked without a flow
 
     @property
     def flow(self) -> "Asking | None":
         """What the function asked for so far; None where it can ask for nothing."""
         return None if self._in_step else self.keeper.flow
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether there is a flow, or would be one if the function asked for something."""
+        return not self._in_step and self.keeper.may_ask
 
     def inside_step(self) -> "Context":
         """The same attempt, for code that runs as a step: what it calls is not recorded."""

@@ -23,6 +23,7 @@ from holdfast.answers import (
     Lanes,
     LeaseView,
     News,
+    Orphans,
     Page,
     Progress,
     QueueLoad,
@@ -208,6 +209,13 @@ class Flows(Protocol):
     async def wake_up(self, tasks: Sequence[UUID]) -> int:
         """Move waiting tasks on whose wakes have come. Called after every commit that may have
         completed a wait, by both sides; a sweep calls it for all."""
+        ...
+
+    async def orphans(
+        self, after: UUID | None = None, *, quiet: timedelta, batch: int = 500
+    ) -> Orphans:
+        """One look at so many open children, behind `after`: those whose parents have ended, more
+        than `quiet` ago. Whoever ends a parent cancels its children, but may crash in between."""
         ...
 
 

@@ -18,7 +18,7 @@ class MemoryKeeper:
     """Keeps reports in a list; `refuse` is raised instead."""
 
     flow = None
-    has_asked = False
+    has_asked = may_ask = False
 
     def __init__(self, saved: bytes | None = None) -> None:
         self.reports: list[tuple[float, str | None, bytes | None]] = []

@@ -1,12 +1,13 @@
 """Cancel goes down to the children, in every state; what has ended stays as it is."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from holdfast import TaskCancelled
+from holdfast import Holdfast, TaskCancelled
 from holdfast.flow import arrivals
-from tests.flow.acts import waits
+from tests.flow.acts import number_of, waits
 from tests.work.bench import Bench, until
 
 
@@ -89,6 +90,68 @@ async def test_a_cancelled_function_gets_a_new_life_with_new_children(bench: Ben
         go.set()
         assert await bench.app.retry(task)
         assert await task.result(timeout=60) == 5
+
+
+async def test_a_function_that_was_cancelled_while_put_down_begins_its_children_anew(
+    bench: Bench, no_linger: None
+) -> None:
+    go = asyncio.Event()
+
+    @bench.app.durable(name="child")
+    async def child(i: int) -> int:
+        await go.wait()
+        return i
+
+    @bench.app.durable(name="middle")
+    async def middle(i: int) -> int:
+        return await child(i)
+
+    @bench.app.durable(name="root")
+    async def root() -> list[Any]:
+        return list(await asyncio.gather(child(1), middle(2), Holdfast.gather(child(3))))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await waits(bench, task)
+        await until(lambda: number_of(bench, "child") == 3)
+        assert await bench.app.cancel(task) == "cancelled"
+
+        async def all_over() -> bool:
+            tasks = (await bench.app.list_tasks()).tasks
+            return all(one.status == "cancelled" for one in tasks)
+
+        await until(all_over)
+        go.set()
+        assert await bench.app.retry(task)
+        assert await task.result(timeout=60) == [1, 2, [3]]
+    assert number_of(bench, "child") == 3
+
+
+async def test_a_function_that_hears_of_its_childs_cancel_first_begins_it_anew(
+    bench: Bench,
+) -> None:
+    """The cancel is for the parent, and goes down; the heartbeat that tells it so comes late."""
+    held = asyncio.Event()
+
+    @bench.app.durable(name="child", queue="children")
+    async def child() -> int:
+        return 5
+
+    @bench.app.durable(name="root")
+    async def root() -> int:
+        held.set()
+        return await child()
+
+    async with bench.worker(queues=["default"], heartbeat_interval=300.0):
+        task = await bench.app.dispatch(root)
+        await held.wait()
+        await until(lambda: number_of(bench, "child") == 1)
+        await (await bench.store()).cancel([task.id])
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=60)
+        async with bench.worker(queues=["children"]):
+            assert await bench.app.retry(task)
+            assert await task.result(timeout=60) == 5
 
 
 async def test_a_child_that_has_ended_is_not_overwritten(bench: Bench) -> None:

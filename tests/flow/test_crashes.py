@@ -4,19 +4,22 @@ right, nothing is stuck."""
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from holdfast import Holdfast, RetryPolicy, TaskHandle, current
+from holdfast import Holdfast, RetryPolicy, TaskFailed, TaskHandle, current
 from holdfast.flow import arrivals
+from holdfast.upkeep import chores
 from holdfast.work import solitude
 from tests.flow.crashing import Crashing
 from tests.storm.ledger import peek
-from tests.work.bench import Bench
+from tests.work.bench import Bench, until
 
 PATIENT = RetryPolicy(max_attempts=20, initial_delay=0.0, jitter=0.0)
+FINAL = RetryPolicy(max_attempts=20, retry_for=(OSError,))
 STEPS = ("step a", "step s1", "step s2", "step z")
 
 
@@ -99,3 +102,66 @@ async def test_a_crash_at_every_call(
     assert int(peek(bench.place, below)[0][0]) == 5 * runs
     assert runs > 8
     assert bench.leases() == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
+    bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second fails once the third, which would never end, has begun."""
+    monkeypatch.setattr(solitude, "_WHILE", 0.05)
+    monkeypatch.setattr(arrivals, "_LINGER", 0.0)
+    monkeypatch.setattr(chores, "_NET", 0.1)
+    monkeypatch.setattr(chores, "_QUIET", timedelta(0))
+    crashing = Crashing(bench)
+    begun: dict[int, asyncio.Event] = {}
+
+    def register(app: Holdfast) -> Any:
+        @app.durable(name="part", retry_policy=FINAL)
+        async def part(run: int, i: int) -> None:
+            if i == 1:
+                await begun[run].wait()
+                raise ValueError("broken")
+            if i == 2:
+                begun[run].set()
+                await asyncio.Event().wait()
+
+        @app.durable(name="whole", retry_policy=PATIENT)
+        async def whole(run: int) -> str:
+            try:
+                await part.starmap([(run, i) for i in range(4)], at_most=2)
+            except TaskFailed as failed:
+                for n in range(40):  # nobody but this function cancels them: it is not over yet
+                    if not await Holdfast.step(f"look {n}", _open_children, bench):
+                        return failed.type
+                    await Holdfast.sleep(0.3)
+            return "some are left"
+
+        return whole
+
+    whole, runs = crashing.register(register), 0
+
+    async def start() -> TaskHandle[Any]:
+        begun[runs] = asyncio.Event()
+        task: TaskHandle[Any] = await crashing.rescuer.dispatch(whole, runs)
+        return task
+
+    while runs < 20:
+        runs += 1
+        # After one call is before the next: each takes every other one.
+        _, found = await crashing.run(2 * runs - after, start, after=after)
+        assert found == "ValueError"
+        async with bench.worker(crashing.rescuer):
+            await until(lambda: not _open_children(bench))
+        if crashing.doomed and not crashing.doomed.dead:
+            break
+    assert runs > 4
+
+
+def _open_children(bench: Bench) -> int:
+    sql = """
+        select count(*) from {s}task t
+        where t.parent is not null and not exists (select 1 from {s}outcome o where o.id = t.id)
+    """
+    return int(peek(bench.place, sql)[0][0])

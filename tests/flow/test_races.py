@@ -390,3 +390,47 @@ async def test_a_plain_sleep_stays_what_it_is(bench: Bench) -> None:
     async with bench.worker():
         task = await bench.app.dispatch(root)
         assert await task.result(timeout=60) == ["x", "y", "z"]
+
+
+async def test_a_plain_function_that_makes_asyncio_tasks_pays_for_no_flow(bench: Bench) -> None:
+    async def one() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    @bench.app.durable(name="plain")
+    async def plain() -> bool:
+        assert sum(await asyncio.gather(one(), one())) == 2
+        return current().keeper.has_asked
+
+    async with bench.worker():
+        task = await bench.app.dispatch(plain)
+        assert await task.result(timeout=60) is False
+
+
+async def test_branches_that_are_older_than_the_first_ask_are_known_again(
+    bench: Bench,
+) -> None:
+    """They were made while there was no flow yet, and ask only later."""
+    go = asyncio.Event()
+
+    @bench.app.durable(name="child")
+    async def child(i: int) -> int:
+        return i
+
+    async def branch(i: int) -> int:
+        await go.wait()
+        found = await child(i)
+        await Holdfast.sleep(0.01)
+        return found + await child(10 * i)
+
+    @bench.app.durable(name="flow")
+    async def flow() -> list[int]:
+        branches = [asyncio.create_task(branch(i)) for i in (1, 2)]
+        await asyncio.sleep(0)
+        go.set()
+        return list(await asyncio.gather(*branches))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == [11, 22]
+    assert number_of(bench, "child") == 4

@@ -212,6 +212,10 @@ class ChildKeeper:
         return None
 
     @property
+    def may_ask(self) -> bool:
+        return False
+
+    @property
     def has_asked(self) -> bool:
         return False
 

@@ -66,6 +66,10 @@ class ThreadKeeper:
         return self._flow
 
     @property
+    def may_ask(self) -> bool:
+        return _running_loop() is not self._loop and self._keeper.may_ask
+
+    @property
     def has_asked(self) -> bool:
         return self._keeper.has_asked
 

@@ -77,6 +77,7 @@ class Asking(Flow):
         return Blocking(self)
 
     async def run_child(self, call: Call[Any]) -> Any:
+        await self.check_open()
         ask = self._ask_child(call)
         return self._end_of(ask, call, await self.begin(ask))
 
@@ -90,6 +91,7 @@ class Asking(Flow):
             raise InvalidInput(f"at_most must be a whole number from 1 on, got {at_most!r:.80}")
         if at_most is not None and at_most < len(made):
             return await self._join_some(made, at_most, return_exceptions)
+        await self.check_open()
         join = Join(self, waits_for_all=return_exceptions)
         for call in made:
             join.add(self._ask_child(call))
@@ -102,6 +104,7 @@ class Asking(Flow):
     async def _join_some(
         self, calls: Sequence[Call[Any]], at_most: int, return_exceptions: bool
     ) -> list[Any]:
+        await self.check_open()
         asks = [self._ask_child(call) for call in calls]
         waiting, running_ = iter(asks), set[asyncio.Future[One]]()
         try:
@@ -160,6 +163,7 @@ class Asking(Flow):
     ) -> Any:
         """Run it here, once; afterwards its result is known."""
         check_key("step name", name)
+        await self.check_open()
         digest, told = digest_of(args, kwargs), f"step {name}"[:200]
         errors: list[BaseException] = []
 
@@ -185,12 +189,14 @@ class Asking(Flow):
         return _result(function, bytes(one.result))
 
     async def sleep(self, seconds: float) -> None:
+        await self.check_open()
         ask = self.ask("sleep", "sleep", f"{seconds:g}")
         ask.seconds = seconds
         await self.begin(ask)
 
     async def signal(self, name: str, type: Any, timeout: float | None) -> Any:
         check_key("signal name", name)
+        await self.check_open()
         ask = self.ask("signal", f"signal {name}"[:200])
         ask.signal, ask.seconds = name, timeout
         one = await self.begin(ask)

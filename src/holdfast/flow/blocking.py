@@ -1,6 +1,7 @@
 """The flow of a sync durable function: it asks from its thread, and blocks there."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocking", "hand_on"]
 
+_PATIENCE = 10  # asks that are refused at once
+
 
 class Blocking:
     """Keeps `holdfast.context.Asking`, in a thread. What would be awaited goes through `run`."""
 
     def __init__(self, flow: "Asking") -> None:
         self._flow = flow
+        self._refused = 0
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         """Block until it has come."""
@@ -35,7 +39,15 @@ class Blocking:
         try:
             return answer.result()
         except CancelledError:
+            if self._flow.closed:
+                self._pause()
             raise PutDown from None
+
+    def _pause(self) -> None:
+        """A thread that goes on in spite of it leaves the interpreter to others."""
+        self._refused += 1
+        if self._refused > _PATIENCE:
+            time.sleep(0.001 * 2 ** min(self._refused - _PATIENCE, 10))
 
     def _start(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]") -> None:
         if self._flow.closed:

@@ -14,11 +14,11 @@ from types import FrameType
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
-from holdfast.context import here, running
+from holdfast.context import Context, here, running
 from holdfast.executors.watched import Watched
 from holdfast.flow.entries import Key
 
-__all__ = ["Branch", "Branching", "watching"]
+__all__ = ["Branch", "Family", "watching"]
 
 _release_waiter = getattr(asyncio.tasks, "_release_waiter", None)  # of wait_for, before 3.12
 
@@ -51,15 +51,42 @@ class Branch:
         return Key(self.path, name, digest, number)
 
 
-class Branching(Protocol):
-    """A flow, seen from the event loop."""
+class Family:
+    """All branches of one attempt. They are watched from their beginning, since the function may
+    ask for something only later; `stir` is called when one has ended."""
+
+    def __init__(self) -> None:
+        self.main = Branch()
+        self.alive: set[Branch] = set()
+        self.stir: Callable[[], None] | None = None
+        self._moves = 0  # of branches that have ended
+
+    @classmethod
+    def of(cls, attempt: Context) -> "Family":
+        if attempt.family is None:
+            attempt.family = cls()
+        found: Family = attempt.family
+        return found
 
     @property
-    def closed(self) -> bool: ...
+    def moves(self) -> int:
+        return self._moves + sum(b.watched.moves for b in self.alive if b.watched)
 
-    def branch_out(self, name: str) -> Branch: ...
+    def branch_out(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Branch:
+        branch: Branch = (here.get() or self.main).grow(name)
+        branch.watched = Watched(coroutine, over=lambda: self._joined(branch))
+        self.alive.add(branch)
+        return branch
 
-    def joined(self, branch: Branch) -> None: ...
+    def _joined(self, branch: Branch) -> None:
+        self.alive.discard(branch)
+        self._moves += branch.watched.moves if branch.watched else 0
+        if self.stir:
+            self.stir()
+
+
+class Timing(Protocol):
+    """A flow, seen by timers."""
 
     def timer(
         self,
@@ -71,11 +98,10 @@ class Branching(Protocol):
     ) -> asyncio.TimerHandle: ...
 
 
-def _flow() -> Branching | None:
-    """The flow of the code that runs; not for what the store does on its behalf."""
-    attempt = running.get()
-    flow = None if attempt is None else cast("Branching | None", attempt.flow)
-    return None if flow is None or flow.closed or _in_store() else flow
+def _attempt(attempt: Context | None) -> Context | None:
+    """The attempt of the code that runs, if it may ask for something; not for what the store does
+    on its behalf."""
+    return None if attempt is None or not attempt.may_ask or _in_store() else attempt
 
 
 def _in_store() -> bool:
@@ -111,15 +137,17 @@ class _Hooks:
         coroutine: Coroutine[Any, Any, Any],
         **options: Any,
     ) -> Any:
-        variables = options.get("context")
-        flow = _flow() if variables is None else variables.run(_flow)
-        if flow is None or _is_ours(getattr(coroutine, "cr_frame", None)):
+        variables: Variables | None = options.get("context")
+        attempt = running.get() if variables is None else variables.get(running)
+        if attempt is None or _is_ours(getattr(coroutine, "cr_frame", None)):
+            return self._new_task(loop, coroutine, options)
+        if _attempt(attempt) is None:
             return self._new_task(loop, coroutine, options)
         options["context"] = variables = copy_context() if variables is None else variables.copy()
-        branch = flow.branch_out(getattr(coroutine, "__qualname__", type(coroutine).__name__))
-        branch.watched = Watched(coroutine, over=lambda: flow.joined(branch))
+        name = getattr(coroutine, "__qualname__", type(coroutine).__name__)
+        branch = variables.run(Family.of(attempt).branch_out, name, coroutine)
         variables.run(here.set, branch)
-        branch.task = self._new_task(loop, branch.watched, options)
+        branch.task = self._new_task(loop, cast(Watched, branch.watched), options)
         return branch.task
 
     def _new_task(
@@ -159,13 +187,15 @@ def _ends_a_wait(call: Callable[..., Any]) -> bool:
     return _release_waiter is not None and call is _release_waiter
 
 
-def _whose() -> tuple[Branching, str] | None:
+def _whose() -> tuple[Timing, str] | None:
     """The flow that a timer belongs to, and the function of the code that made it."""
-    flow = _flow()
+    attempt = _attempt(running.get())
     frame = sys._getframe(2)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio":
         frame = frame.f_back
-    return None if flow is None or _is_ours(frame) else (flow, frame.f_code.co_qualname)
+    if attempt is None or _is_ours(frame):
+        return None
+    return cast(Timing, attempt.flow), frame.f_code.co_qualname
 
 
 def _is_ours(frame: FrameType | None) -> bool:

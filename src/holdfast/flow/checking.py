@@ -149,7 +149,7 @@ class _Dry:
         self.reason = self.reason or reason
         self.stopped.set()
 
-    has_asked = True
+    has_asked = may_ask = True
 
     def offer(self, drafts: Sequence[Draft]) -> None: ...
 

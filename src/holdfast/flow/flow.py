@@ -22,10 +22,24 @@ from holdfast.tasks.lifecycle import Snoozed
 __all__ = ["Flow", "Host", "disagreement"]
 
 
+_PATIENCE = 10  # asks that are refused at once
+
+
 class Flow(Pump):
     """The asks of one attempt."""
 
+    _refused = 0  # asks of a function that has left
+
     # ── asked by the function ────────────────────────────────────────────────────────────────
+
+    async def check_open(self) -> None:
+        """Whoever was put down and goes on in spite of it hears so each time; if it goes round in a
+        circle, ever more slowly, so that others have the event loop."""
+        if self.closed:
+            self._refused += 1
+            if self._refused > _PATIENCE:
+                await asyncio.sleep(0.001 * 2 ** min(self._refused - _PATIENCE, 10))
+            raise PutDown
 
     def ask(self, kind: Kind, name: str, digest: str = "") -> Ask:
         """To be awaited, once it is filled in and `begin` was called with it."""
@@ -68,8 +82,7 @@ class Flow(Pump):
 
     async def look(self, name: str, digest: str) -> Effect:
         """What is known of a dispatch or a signal."""
-        if self.closed:
-            raise PutDown
+        await self.check_open()
         return self._effects.look(self.branch, name, digest)
 
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
@@ -136,8 +149,7 @@ class Flow(Pump):
 
     async def start_anew(self, payload: bytes) -> None:
         """The journal is emptied: from here on this run counts no more."""
-        if self.closed:
-            raise PutDown
+        await self.check_open()
         await self._ours(self._recording.restart(payload))
         self._host.stop_for(Snoozed(timedelta(0)))
         await self.loop.create_future()
@@ -151,13 +163,16 @@ class Flow(Pump):
         self.stir()
 
     def _give_up_child(self, ask: Ask) -> None:
-        begun = self._history.begun.get(ask.key)
+        begun, position = self._history.begun.get(ask.key), ask.position
         if ask.task and ask.is_own:
             self._given_up.append(ask.task)
-        elif begun and begun.abandoned and begun.task == begun.asked.task and begun.task:
-            self._given_up.append(begun.task)  # it may not have been cancelled: we crashed
-        if ask.position is not None and not self.closed:
-            self._recording.add(Abandoned([ask.position]), decides=True)
+        elif position is None and begun and not begun.came:
+            # It was begun before we crashed: perhaps it was not cancelled, or not even given up.
+            if begun.task and begun.task == begun.asked.task:
+                self._given_up.append(begun.task)
+            position = None if begun.abandoned else begun.position
+        if position is not None and not self.closed:
+            self._recording.add(Abandoned([position]), decides=True)
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""

@@ -87,6 +87,13 @@ class History:
                 for ask in entry.asks:
                     begun[ask].again = False
 
+    def begin_anew(self) -> None:
+        """The function had ended for good, and its children may have been ended with it: that is
+        no answer to it in its new life. They run again, as far as they do not run still."""
+        for begun in self.open:
+            if begun.asked.what == "child" and begun.task == begun.asked.task:
+                begun.again = True
+
     def _add(self, position: int, batch: list[Arrival]) -> None:
         self._batches.append(batch)
         self._places.append(position)

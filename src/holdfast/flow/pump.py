@@ -25,7 +25,7 @@ from holdfast.executors.failures import failure_of
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
-from holdfast.flow.branches import Branch
+from holdfast.flow.branches import Branch, Family
 from holdfast.flow.effects import Effects
 from holdfast.flow.entries import Again, Asked, Came, Holder, Key, One, Recorded
 from holdfast.flow.history import History
@@ -83,6 +83,8 @@ class Pump:
         self._store, self._host = store, host
         self._lease = host.context.claimed.lease
         self._history = History(journal.steps, journal.ages) if journal else History()
+        if host.context.claimed.reborn:
+            self._history.begin_anew()
         self._recording = Recording(store, self._lease, self._history.next_position)
         context = host.context
         self._effects = Effects(
@@ -92,9 +94,9 @@ class Pump:
             self._recording,
             context.effects,
         )
-        self._main = Branch()
-        self._branches: set[Branch] = set()
-        self._moves = 0  # of branches that have ended
+        self._family = Family.of(context)
+        self._family.stir = self.stir
+        self._branches = self._family.alive
         self._asked: set[Key] = set()
         self.open: dict[Key, Ask] = {}
         self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
@@ -132,23 +134,14 @@ class Pump:
         if self._pump is None and not self.closed:
             self._pump = self.loop.create_task(self._run(), context=outside())
 
-    def branch_out(self, name: str) -> Branch:
-        branch = self.branch.grow(name)
-        self._branches.add(branch)
-        return branch
-
-    def joined(self, branch: Branch) -> None:
-        self._branches.discard(branch)
-        self._moves += branch.watched.moves if branch.watched else 0
-        self.stir()
-
     @property
     def context(self) -> Context:
         return self._host.context
 
     @property
     def branch(self) -> Branch:
-        return here.get() or self._main
+        found: Branch = here.get() or self._family.main
+        return found
 
     # ── the pump ─────────────────────────────────────────────────────────────────────────────
 
@@ -192,8 +185,7 @@ class Pump:
         return all(isinstance(one, Ask | Join) and not one.done() for one in waits)
 
     def _total_moves(self) -> int:
-        alive = sum(b.watched.moves for b in self._branches if b.watched)
-        return self._moves + alive + (self._watched.moves if self._watched else 0)
+        return self._family.moves + (self._watched.moves if self._watched else 0)
 
     @property
     def _watched(self) -> Watched | None:
@@ -284,8 +276,6 @@ class Pump:
             ask.running = self.loop.create_task(self._run_step(ask), context=outside())
 
     async def _record(self, asks: Sequence[Ask]) -> None:
-        if again := [ask for ask in asks if ask.again]:
-            self._recording.add(Again([ask.position for ask in again if ask.position is not None]))
         for ask in asks:
             if not ask.again:
                 task = ask.draft.id if ask.draft else None
@@ -296,11 +286,19 @@ class Pump:
                 if ask.seconds is not None and ask.due is None:
                     ask.due = self.loop.time() + ask.seconds
         await self._flush_with([ask for ask in asks if ask.draft and not ask.again])
-        if again:
-            lives = [ask.task for ask in again if ask.task]
-            await surely(lambda: self._store.retry(lives))
-            for ask in again:
-                ask.again = False
+        if again := [ask for ask in asks if ask.again]:
+            await self._revive(again)
+
+    async def _revive(self, asks: Sequence[Ask]) -> None:
+        """Their failures were dropped. First the new life, then the note that they have it: a
+        crash in between gives it once more, which changes nothing for those who live."""
+        await self._recording.check()
+        lives = [ask.task for ask in asks if ask.task]
+        await surely(lambda: self._store.retry(lives))
+        self._recording.add(Again([ask.position for ask in asks if ask.position is not None]))
+        await self._recording.flush()
+        for ask in asks:
+            ask.again = False
 
     async def _flush_with(self, made: Sequence[Ask]) -> None:
         """Write what is asked for, and accept the children. One whose idempotency key belongs to

@@ -77,6 +77,10 @@ class Recording:
             self.decides = self.stays = bool(self._pending)
             return found
 
+    async def check(self) -> None:
+        """Before something is done that no lease guards. Raises `LeaseLost`."""
+        await surely(lambda: self._store.record(self._lease, []))
+
     async def restart(self, payload: bytes) -> None:
         """Forget all of it: the function begins anew, with other arguments."""
         if self._consumed:  # signals that this run took in are not for the next

@@ -2,11 +2,22 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from holdfast.answers import Ending, Journal, News, Progress, Signal, Step, Taking, Written
+from holdfast.answers import (
+    Ending,
+    Journal,
+    News,
+    Orphans,
+    Progress,
+    Signal,
+    Step,
+    Taking,
+    Written,
+)
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.driver import Driver, DuplicateTask
@@ -174,6 +185,18 @@ class Flows(Producing):
     async def wake_up(self, tasks: Sequence[UUID]) -> int:
         moved: int = await self._value("wake_up", ids=sorted(tasks))
         return moved
+
+    async def orphans(
+        self, after: UUID | None = None, *, quiet: timedelta, batch: int = 500
+    ) -> Orphans:
+        rows = await self._call(
+            "orphans", after=after or UUID(int=0), quiet=quiet.total_seconds(), batch=batch
+        )
+        found = [(self._driver.uuid(id), orphaned) for id, orphaned in rows]
+        return Orphans(
+            tasks=[id for id, orphaned in found if orphaned],
+            last=found[-1][0] if len(found) == batch else None,
+        )
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterable[tuple[Any, ...]]:

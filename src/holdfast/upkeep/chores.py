@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 import msgspec
 
@@ -19,6 +20,7 @@ _STALE = timedelta(seconds=90)
 _MINUTE = timedelta(minutes=1)
 _MANY = 5000
 _NET = 60.0  # seconds between looks for what no hint and no claim has moved
+_QUIET = timedelta(seconds=10)  # within which whoever ended a parent cancels its children
 
 
 class Upkeeping(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +72,20 @@ def chores(
         await store.mark_stale(_STALE)
         return 0
 
+    behind: UUID | None = None  # where the walk through the open children goes on
+
+    async def end_orphans() -> int:
+        """On one worker at a time: children that run on for nobody, since the worker that ended
+        their parent crashed before it could cancel them."""
+        nonlocal behind
+        if behind is None and not await store.take_turn("orphans", timedelta(seconds=_NET * 0.8)):
+            return 0
+        found = await store.orphans(behind, quiet=_QUIET, batch=BATCH)
+        if found.tasks:
+            await store.cancel(found.tasks)
+        behind = found.last
+        return 0 if behind is None else BATCH
+
     watch = StuckTasks(store, observer, after=settings.stuck_after, on_stuck=settings.on_stuck)
 
     async def find_stuck() -> int:
@@ -104,6 +120,7 @@ def chores(
         Chore("promotion", _NET, promote),
         Chore("expiry", _NET, expire),
         Chore("wakes", _NET, wake),
+        Chore("orphans", _NET, end_orphans),
         Chore("stale workers", 30.0, mark_stale),
         Chore("stuck tasks", watch.every.total_seconds(), find_stuck),
         Chore("numbers", _NET, roll_up),

@@ -82,6 +82,9 @@ class Site(Protocol):
 class Flowing(Asking, Protocol):
     """The flow of a durable function, as its attempt sees it. Kept by `holdfast.flow`."""
 
+    @property
+    def closed(self) -> bool: ...
+
     def check_finished(self) -> None: ...
 
     def is_of_a_child(self, error: BaseException) -> bool: ...
@@ -206,6 +209,10 @@ class Attempt:
         return self._flow() if self._is_read else None
 
     @property
+    def may_ask(self) -> bool:
+        return self._is_read and not self._is_over and (self.began is None or not self.began.closed)
+
+    @property
     def has_asked(self) -> bool:
         if self._is_over and self.why is None:
             return False  # what it left behind is no part of it any more
@@ -296,7 +303,7 @@ class Attempt:
             if isinstance(error, TaskCancelled) and await self._is_cancelled():
                 settlement = self.settle(Cancelled())
             if settlement and self.why is None:
-                await flow.escape(error, for_good=settlement.verdict is Verdict.FAILED)
+                await flow.escape(error, for_good=settlement.verdict.final)
             elif settlement and self.why is Why.CANCEL:
                 await flow.give_up_all()
             elif settlement and settlement.verdict is Verdict.FAILED:

@@ -76,3 +76,32 @@ select holdfast.send_signal(:signal, :id, :name, :payload)
 
 -- name: wake_up
 select holdfast.wake_up(:ids)
+
+-- Children that have not ended, in the order of their ids, and whether their parents have, a while ago. Not
+-- those that somebody gave a new life of their own, nor those whose key others may have asked for.
+-- name: orphans
+with open as materialized (
+  (select l.id from holdfast.later l where l.child and l.id > :after order by l.id limit :batch)
+  union all
+  (select b.id from holdfast.blocked b where b.child and b.id > :after order by b.id limit :batch)
+  union all
+  (select r.id from holdfast.ready r where r.child and r.id > :after order by r.id limit :batch)
+  union all
+  (select e.id from holdfast.lease e where e.child and e.id > :after order by e.id limit :batch)
+  order by 1
+  limit :batch
+)
+select
+  c.id,
+  t.key is null
+    and exists (
+      select from holdfast.outcome o
+      where o.id = t.parent and o.finished_at <= holdfast.clock() - make_interval(secs => :quiet)
+    )
+    and not exists (
+      select from holdfast.attempt a
+      where a.id = c.id and a.ended in ('failed', 'cancelled')
+    )
+from open c
+join holdfast.task t on t.id = any (array[c.id])
+order by c.id

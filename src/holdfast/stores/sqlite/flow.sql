@@ -138,3 +138,32 @@ limit :batch
 select l.id
 from lease l
 where l.id = :id and l.grant_id = :grant
+
+-- Children that have not ended, in the order of their ids, and whether their parents have, a while ago. Not
+-- those that somebody gave a new life of their own, nor those whose key others may have asked for.
+-- name: orphans
+with open (id) as materialized (
+  select * from (select l.id from later l where l.child and l.id > :after order by l.id limit :batch)
+  union all
+  select * from (select b.id from blocked b where b.child and b.id > :after order by b.id limit :batch)
+  union all
+  select * from (select r.id from ready r where r.child and r.id > :after order by r.id limit :batch)
+  union all
+  select * from (select e.id from lease e where e.child and e.id > :after order by e.id limit :batch)
+  order by 1
+  limit :batch
+)
+select
+  c.id,
+  t.key is null
+    and exists (
+      select 1 from outcome o
+      where o.id = t.parent and o.finished_at <= :now - cast(:quiet * 1e6 as integer)
+    )
+    and not exists (
+      select 1 from attempt a
+      where a.id = c.id and a.ended in ('failed', 'cancelled')
+    )
+from open c
+cross join task t on t.id = c.id
+order by c.id

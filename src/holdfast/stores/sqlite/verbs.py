@@ -116,6 +116,7 @@ VERBS: dict[str, Verb] = {
     "saved": _statement("saved"),
     "send_signal": _procedure(flow.send_signal),
     "wake_up": _procedure(later.wake_up),
+    "orphans": _statement("orphans"),
     # upkeep
     "promote": _procedure(later.promote),
     "lapsed": _procedure(upkeep.lapsed, writes=False),

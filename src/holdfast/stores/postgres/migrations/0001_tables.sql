@@ -155,6 +155,7 @@ create table holdfast.ready (
   key text
 );
 create index ready_order on holdfast.ready (lane, np, seq);
+create index ready_child on holdfast.ready (id) where child;
 
 create table holdfast.later (
   id uuid primary key,
@@ -172,6 +173,7 @@ create table holdfast.later (
 );
 create index later_due on holdfast.later (run_at);
 create index later_waiting on holdfast.later (id) where waiting is not null;
+create index later_child on holdfast.later (id) where child;
 
 create table holdfast.blocked (
   seq bigint not null default nextval('holdfast.place'),
@@ -186,6 +188,7 @@ create table holdfast.blocked (
   key text not null
 );
 create index blocked_order on holdfast.blocked (pool, key, np, seq);
+create index blocked_child on holdfast.blocked (id) where child;
 
 create table holdfast.nudge (
   seq bigint generated always as identity,

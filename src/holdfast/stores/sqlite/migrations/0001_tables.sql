@@ -146,6 +146,7 @@ create table ready (
   key text,
   primary key (lane, np, seq)
 ) strict, without rowid;
+create index ready_child on ready (id) where child;
 
 create table later (
   id blob primary key,
@@ -162,6 +163,7 @@ create table later (
 ) strict, without rowid;
 create index later_due on later (run_at);
 create index later_waiting on later (id) where waiting is not null;
+create index later_child on later (id) where child;
 
 create table blocked (
   pool integer not null,
@@ -176,6 +178,7 @@ create table blocked (
   child integer not null,
   primary key (pool, key, np, seq)
 ) strict, without rowid;
+create index blocked_child on blocked (id) where child;
 
 create table nudge (
   pool integer not null,
