@@ -265,7 +265,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     `rate_opens`: seconds until the rate lets the next one start; None: at once, or no rate.
     """
 
-    kind: Literal["type", "queue"]
+    kind: Literal["type", "queue", "tenant"]
     name: str
     max_running: int | None
     running: int | None

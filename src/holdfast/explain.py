@@ -94,7 +94,7 @@ def _serves(worker: WorkerRecord, lane: Lane, only: str | None = None) -> bool:
 
 
 def _limited(gate: Gate, standing: Standing) -> Iterator[Reason]:
-    name = f"{'function' if gate.kind == 'type' else 'queue'} {gate.name!r}"
+    name = f"{'function' if gate.kind == 'type' else gate.kind} {gate.name!r}"
     if gate.max_running is not None and (gate.running or 0) >= gate.max_running:
         yield Reason(
             f"{name} may run {gate.max_running} at once, and {gate.running} run"

@@ -300,8 +300,11 @@ class Steering(Protocol):
         """Ask a worker to drain: it hears so with its next heartbeat. False: it has stopped."""
         ...
 
-    async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
-        """Set the limits of a function or a queue; `Limit()` lifts them."""
+    async def limit(
+        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
+    ) -> None:
+        """Set the limits of a function, a queue or a tenant; `Limit()` lifts them. Limits per key
+        belong to functions."""
         ...
 
 

@@ -263,7 +263,7 @@ async def test_a_limit_tells_the_workers_to_look_at_their_lanes_again(store):
 @pytest.mark.parametrize(
     ("kind", "name", "limit", "message"),
     [
-        ("tenant", "acme", lambda: Limit(max_running=1), "not on a 'tenant'"),
+        ("worker", "w", lambda: Limit(max_running=1), "not on a 'worker'"),
         ("queue", "q", lambda: Limit(max_per_key=1), "belongs to a function"),
         ("queue", "no name", lambda: Limit(max_running=1), "is not a name"),
         ("type", "", lambda: Limit(max_running=1), "is not a name"),

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.records import BOUNDS
+from holdfast.tasks.task import Task
 from tests.contract.acts import (
     CANCELLED,
     DONE,
@@ -34,7 +35,7 @@ async def _all(store, **rest):
 
 async def _at_a_full_minute(store, clock) -> datetime:
     """So that what follows within a minute is counted in one."""
-    task = await store.get(await put_one(store, "job:clock", queue="clock"))
+    task: Task = await store.get(await put_one(store, "job:clock", queue="clock"))
     await clock.advance(60 - task.created_at.timestamp() % 60 + 0.001)
     await store.cancel([task.id])
     await store.roll_up()

@@ -69,8 +69,8 @@ async def _flow(worker: "Worker", claimed: Claimed) -> Outcome:
             if await store.ending(child) is None:
                 open_children.append(child)
         except UnknownTask:
-            if child.bytes in worker.ledger.forgotten and worker.ledger.alive(lease.task.bytes):
-                raise Violation(f"child {child} of {lease.task} was forgotten") from None
+            # Never made; or forgotten while this one had ended, before somebody replayed it. The
+            # rule of cleanup sees to it that it is not forgotten while its parent lives.
             await _spawn(worker, claimed, child)
             open_children.append(child)
     if not open_children:

@@ -56,6 +56,7 @@ class Standings(Base):
             id=task,
             type=lane.type,
             queue=lane.queue,
+            tenant=lane.tenant,
             pool=pool,
             key=key,
             most=_OCCUPANTS,

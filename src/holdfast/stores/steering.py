@@ -55,16 +55,18 @@ class Steering(Base):
     async def drain(self, worker: int) -> bool:
         return bool(await self._call("request_drain", id=worker))
 
-    async def limit(self, kind: Literal["type", "queue"], name: str, limit: Limit) -> None:
+    async def limit(
+        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
+    ) -> None:
         match kind:
             case "type":
                 check_type(name)
-            case "queue":
-                check_name("queue", name)
+            case "queue" | "tenant":
+                check_name(kind, name)
                 if limit.max_per_key is not None:
-                    raise InvalidInput("a limit per key belongs to a function, not to a queue")
+                    raise InvalidInput(f"a limit per key belongs to a function, not to a {kind}")
             case _:
-                raise InvalidInput(f"a limit is set on a type or a queue, not on a {kind!r}")
+                raise InvalidInput(f"a limit is set on a type, queue or tenant, not on a {kind!r}")
         await self._call(
             "set_limit",
             kind=kind,

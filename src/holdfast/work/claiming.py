@@ -114,12 +114,13 @@ class Claiming:
         answer = await self._answer(lanes, min(want, _MOST), sent)
         self._holding.add((task.lease for task in answer.tasks), sent)
         self._after = answer.contended
-        if answer.lanes != self._known:
-            self.forget()  # looked up before the next one: what was granted now must be run
-            return Found(answer.tasks, answer.next_due, again=True)
-        if len(self._served) or len({lane.tenant for lane in self._lanes.values()}) > 1:
+        is_new = answer.lanes != self._known  # a tenant may have come, whose turn is before these
+        if is_new or self._served or len({lane.tenant for lane in self._lanes.values()}) > 1:
             for tenant in {task.lane.tenant for task in answer.tasks}:
                 self._served[tenant] = next(self._turn)
+        if is_new:
+            self.forget()  # looked up before the next one: what was granted now must be run
+            return Found(answer.tasks, answer.next_due, again=True)
         again = answer.contended is not None
         less = len(answer.tasks) < min(want, _MOST)
         # Of very many lanes one claim looks at some.

@@ -6,4 +6,4 @@ from holdfast.standing(:id, :cap)
 
 -- name: standing_gates
 select kind, name, max_running, running, max_per_key, running_of_key, rate_opens, occupants
-from holdfast.standing_gates(:id, :type, :queue, :pool, :key, :most)
+from holdfast.standing_gates(:id, :type, :queue, :tenant, :pool, :key, :most)

@@ -25,7 +25,7 @@ select
   (
     select nullif(json_group_array(g.id order by g.id), '[]')
     from gate g
-    where (g.kind, g.name) in (values ('type', :type), ('queue', :queue))
+    where (g.kind, g.name) in (values ('type', :type), ('queue', :queue), ('tenant', :tenant))
       and (g.max_running is not null or g.rate_interval is not null)
   ),
   0

@@ -48,7 +48,7 @@ select
   g.max_per_key,
   min((g.rate_next - :now) / 1e6 - (g.rate_burst - 1) * g.rate_interval, g.rate_interval)
 from gate g
-where (g.kind, g.name) in (values ('type', :type), ('queue', :queue))
+where (g.kind, g.name) in (values ('type', :type), ('queue', :queue), ('tenant', :tenant))
   and (g.max_running is not null or g.max_per_key is not null or g.rate_interval is not null)
 order by g.kind desc
 

@@ -133,7 +133,7 @@ set gates = (
   from json_each(lane.gates) a
   where a.value <> :gate
 )
-where case :kind when 'type' then type else queue end = :name and gates is not null
+where case :kind when 'type' then type when 'queue' then queue else tenant end = :name and gates is not null
 
 -- name: limit.close
 update lane
@@ -145,12 +145,14 @@ set gates = (
     select :gate
   ) x
 )
-where case :kind when 'type' then type else queue end = :name
+where case :kind when 'type' then type when 'queue' then queue else tenant end = :name
 
 -- name: limit.adopt
 update lease
 set gates = json_insert(coalesce(gates, '[]'), '$[#]', :gate)
-where lane in (select l.id from lane l where case :kind when 'type' then l.type else l.queue end = :name)
+where lane in (
+    select l.id from lane l where case :kind when 'type' then l.type when 'queue' then l.queue else l.tenant end = :name
+  )
   and :gate not in (select a.value from json_each(coalesce(lease.gates, '[]')) a)
 returning id
 

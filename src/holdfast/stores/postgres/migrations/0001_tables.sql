@@ -50,7 +50,7 @@ create table holdfast.queue (
 
 create table holdfast.gate (
   id int generated always as identity primary key,
-  kind text not null check (kind in ('type', 'queue')),
+  kind text not null check (kind in ('type', 'queue', 'tenant')),
   name text not null,
   max_running int,                         -- null: not limited (any more)
   running int not null default 0,          -- leases counted, less what lies in freed

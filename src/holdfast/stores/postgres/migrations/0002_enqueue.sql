@@ -42,7 +42,7 @@ begin
     (
       select array_agg(g.id order by g.id)
       from holdfast.gate g
-      where (g.kind, g.name) in (('type', a.type), ('queue', a.queue))
+      where (g.kind, g.name) in (('type', a.type), ('queue', a.queue), ('tenant', a.tenant))
         and (g.max_running is not null or g.rate_interval is not null)
     ),
     0

@@ -588,14 +588,14 @@ begin
     when not counts then nullif(array_remove(l.gates, gate_id), '{}')
     else array(select distinct x from unnest(l.gates || gate_id) x order by x)
   end
-  where case p_kind when 'type' then l.type else l.queue end = p_name;
+  where case p_kind when 'type' then l.type when 'queue' then l.queue else l.tenant end = p_name;
 
   if p_max_running is not null then
     with held as (
       select e.id
       from holdfast.lease e
       join holdfast.lane l on l.id = e.lane
-      where case p_kind when 'type' then l.type else l.queue end = p_name
+      where case p_kind when 'type' then l.type when 'queue' then l.queue else l.tenant end = p_name
         and (e.gates is null or gate_id <> all (e.gates))
       order by e.id
       for no key update of e

@@ -347,7 +347,7 @@ end $$;
 -- a gate that limits no number is not told: leases older than its rate are not in it.
 
 create function holdfast.standing_gates(
-  p_id uuid, p_type text, p_queue text, p_pool int, p_key text, p_most int
+  p_id uuid, p_type text, p_queue text, p_tenant text, p_pool int, p_key text, p_most int
 )
 returns table (
   kind text, name text, max_running int, running int, max_per_key int, running_of_key int, rate_opens float8,
@@ -390,7 +390,7 @@ begin
         )
       end as opens
     from holdfast.gate g
-    where (g.kind = 'type' and g.name = p_type or g.kind = 'queue' and g.name = p_queue)
+    where (g.kind, g.name) in (('type', p_type), ('queue', p_queue), ('tenant', p_tenant))
       and (g.max_running is not null or g.max_per_key is not null or g.rate_interval is not null)
   )
   select
@@ -413,5 +413,5 @@ begin
       limit p_most
     )
   from passed p
-  order by p.kind desc;                    -- the function's before the queue's
+  order by p.kind desc;                    -- the function's, the tenant's, the queue's
 end $$;

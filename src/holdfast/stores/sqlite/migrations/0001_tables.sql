@@ -45,7 +45,7 @@ create table queue (
 
 create table gate (
   id integer primary key,
-  kind text not null check (kind in ('type', 'queue')),
+  kind text not null check (kind in ('type', 'queue', 'tenant')),
   name text not null,
   max_running integer,                     -- null: not limited (any more)
   running integer not null default 0,      -- leases counted, less what lies in freed

@@ -42,12 +42,20 @@ def _in_line(
 
 
 def standing_gates(
-    s: Session, *, id: UUID, type: str, queue: str, pool: int | None, key: str | None, most: int
+    s: Session,
+    *,
+    id: UUID,
+    type: str,
+    queue: str,
+    tenant: str,
+    pool: int | None,
+    key: str | None,
+    most: int,
 ) -> list[tuple[Any, ...]]:
     """How much of each limit is taken, and by whom where it is full."""
     found = []
     for gate, kind, name, max_running, running, max_per_key, opens in s.rows(
-        "standing.gates", type=type, queue=queue
+        "standing.gates", type=type, queue=queue, tenant=tenant
     ):
         of_key = None
         if key is not None and max_per_key is not None:
