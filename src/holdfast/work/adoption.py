@@ -1,9 +1,10 @@
 """Children of durable functions as they are made: some are taken here and now, without a claim in
 between; of the others those are told who may be free for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import takewhile
+from typing import Protocol
 
 from holdfast.answers import Taking, Written
 from holdfast.ids import new_grant
@@ -14,6 +15,17 @@ from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 
 __all__ = ["Adoption", "Offer"]
+
+
+class Looks(Protocol):
+    """Who looks for work here."""
+
+    @property
+    def is_idle(self) -> bool: ...
+
+    def take(self, tasks: list[Claimed]) -> None: ...
+
+    def look_now(self) -> None: ...
 
 
 class Offer:
@@ -37,17 +49,15 @@ class Adoption:
         holding: Holding,
         notifier: Notifier,
         observer: Observer,
-        take: Callable[[list[Claimed]], None],
-        look_now: Callable[[], None],
-        is_idle: Callable[[], bool],
+        looking: Looks,
     ) -> None:
         self._worker, self._lease = worker, lease
-        self._take, self._look_now, self._is_idle = take, look_now, is_idle
+        self._looking = looking
         self._claiming, self._holding = claiming, holding
         self._notifier, self._observer = notifier, observer
 
     def offer(self, drafts: Sequence[Draft], room: int) -> Offer | None:
-        if room < 1 or not self._is_idle():
+        if room < 1 or not self._looking.is_idle:
             return None
         free = self._claiming.free
         most = sum(1 for _ in takewhile(lambda draft: draft.lane in free, drafts[:room]))
@@ -63,9 +73,9 @@ class Adoption:
         if offer and written.leased:
             taken = [_claimed(d, offer.taking) for d in new if d.id in written.leased]
             self._holding.add((task.lease for task in taken), offer.sent)
-            self._take(taken)
+            self._looking.take(taken)
         if others := {draft.queue for draft in new if draft.id not in written.leased}:
-            self._look_now()  # a hint of our own takes longer
+            self._looking.look_now()  # a hint of our own takes longer
             self._notifier.tell(Hint("work", queue) for queue in others)
 
 

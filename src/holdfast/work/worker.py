@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
@@ -19,12 +18,12 @@ from holdfast.observer import Ended, Observer
 from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
-from holdfast.tasks.task import Claimed
 from holdfast.work.adoption import Adoption
 from holdfast.work.attempt import Attempt, Flowing
 from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 from holdfast.work.logs import TaskLogs
+from holdfast.work.looking import Looking
 from holdfast.work.pace import Pace, Polling
 from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
@@ -36,8 +35,6 @@ from holdfast.work.vitals import Vitals
 __all__ = ["Settings", "Worker"]
 
 logger = logging.getLogger("holdfast.worker")
-_GRACES = 4  # in a row: also those of a low priority get their turn
-_FEW = 10  # tasks that somebody may be waiting for; more are a backlog
 _MOST_CANCELLED = 1000  # in one call
 _LAST_WORDS = 5.0  # seconds to write what ended, where there was no time to drain
 
@@ -101,12 +98,6 @@ class Worker:
         self._functions, self._serving = functions, serving
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(settings.polling)
-        self._wake = asyncio.Event()
-        self._draining = False
-        self._exhausted = False  # the last claim brought all that there was, and nothing came since
-        self._acquired = 0
-        self._hinted = False
-        self._grace = 0.0
         self.vitals = Vitals(clock, self._loop, settings.polling.most)
         holding = self._holding = Holding(clock, settings.lease.total_seconds())
         self._claiming = Claiming(
@@ -118,6 +109,16 @@ class Worker:
             lease=settings.lease,
             renewal=settings.interval,
             durable=self._any_fenced,
+        )
+        self._slots: Slots
+        self._renewal: Renewal
+        self._looking = Looking(
+            claiming=self._claiming,
+            slots=lambda: self._slots,
+            pace=self._pace,
+            observer=observer,
+            answered=self.vitals.answered,
+            astray=lambda: self._renewal.look_now(),  # they were granted a while ago
         )
         self._logs = TaskLogs(store, holding) if settings.task_logs else None
         self._settling = Settling(
@@ -136,9 +137,7 @@ class Worker:
             holding=holding,
             notifier=notifier,
             observer=observer,
-            take=self._take,
-            look_now=self.look_now,
-            is_idle=lambda: self._exhausted,
+            looking=self._looking,
         )
         self._slots = Slots(
             settings.slots,
@@ -151,7 +150,7 @@ class Worker:
             default_tries=settings.default_tries,
             adoption=adoption,
             begin_flow=lambda attempt, journal: begin_flow(store, attempt, journal),
-            hungry=self._hunger,
+            hungry=self._looking.hunger,
         )
         self._renewal = Renewal(
             opening=opening,
@@ -176,7 +175,7 @@ class Worker:
             self._record,
             active=self._slots.active,
             status=self.vitals.status(self._lifecycle.state),
-            tasks_acquired=self._acquired,
+            tasks_acquired=self._looking.acquired,
             tasks_recovered=self.vitals.tasks_recovered,
             poll_interval=self._pace.interval,
             loop_lag=self.vitals.lag,
@@ -194,30 +193,16 @@ class Worker:
             "active_leases": len(self._holding),
             "lease_duration": self._settings.lease.total_seconds(),
             "heartbeat_interval": self._settings.interval.total_seconds(),
-            "tasks_acquired": self._acquired,
+            "tasks_acquired": self._looking.acquired,
             "tasks_recovered": self.vitals.tasks_recovered,
             "poll_interval": self._pace.interval,
             "loop_lag": self.vitals.lag,
             "status": self.vitals.status(self._lifecycle.state),
         }
 
-    def look_now(self) -> None:
-        """There may be work: do not rest."""
-        self._pace.snap_back()
-        self._look_again()
-
-    def _look_again(self) -> None:
-        self._exhausted = False
-        self._wake.set()
-
-    def _hunger(self) -> None:
-        """There is room for more: if there is more."""
-        if not self._exhausted:
-            self._wake.set()
-
     def work_came(self) -> None:
         """Tasks became ready that nobody gave a hint of: others may have more room for them."""
-        self.look_now()
+        self._looking.look_now()
         self._notifier.tell([EVERYTHING])
 
     def freed(self) -> None:
@@ -250,7 +235,7 @@ class Worker:
             logger.info("worker %s has stopped", self._record.name)
 
     async def _work(self, settling: "asyncio.Task[None]") -> None:
-        claiming = asyncio.create_task(self._claim_for_ever())
+        claiming = asyncio.create_task(self._looking.run())
         asked = asyncio.create_task(self._lifecycle.wait_until_drain())
         try:
             await asyncio.wait({claiming, asked, settling}, return_when=asyncio.FIRST_COMPLETED)
@@ -278,77 +263,13 @@ class Worker:
 
     async def _stop_claiming(self, claiming: "asyncio.Task[None]", patience: float) -> None:
         """A claim that is under way is waited for: what it brings must be handed back."""
-        self._draining = True
+        self._looking.stop()
         self._slots.close()
-        self._wake.set()
         await asyncio.wait({claiming}, timeout=patience)
         claiming.cancel()
         await asyncio.wait({claiming})
 
     # ── claiming ─────────────────────────────────────────────────────────────────────────────
-
-    async def _claim_for_ever(self) -> None:
-        reachable = True
-        while not self._draining:
-            self._wake.clear()
-            await self._look_for_astray()
-            now, ahead = self._slots.appetite()
-            if now + ahead <= 0:
-                self._exhausted = False  # as long as nobody looks, nobody knows
-                await self._rest(_sooner(self._slots.patience, self._claiming.patience))
-                self._slots.hand_back_stale()
-                continue
-            try:
-                found = await self._claiming.claim(now, ahead)
-            except StoreError as error:
-                if reachable:
-                    logger.warning("could not claim: %s; trying again", error)
-                reachable = False
-                await self._rest(self._pace.rest(None, random.random()))
-                continue
-            reachable = True
-            self.vitals.answered()
-            self._exhausted = found.was_all and not self._wake.is_set()
-            if found.tasks:
-                self._pace.snap_back()
-                self._take(found.tasks)
-                if len(found.tasks) <= _FEW:
-                    await asyncio.sleep(0)  # they start before we ask for more
-            # Where a claim brought less than it could have, only a hint or a clock brings more.
-            if self._exhausted or not (found.tasks or found.again):
-                seconds = self._pace.rest(found.next_due, random.random())
-                self._observer.rested(seconds)
-                # Not past what was taken ahead, which somebody else may be free for.
-                await self._rest(_sooner(seconds, self._slots.patience, self._claiming.patience))
-                await self._give_way()
-            self._slots.hand_back_stale()
-
-    async def _look_for_astray(self) -> None:
-        if self._claiming.patience != 0.0:
-            return
-        if tasks := await self._claiming.look_for_astray():
-            self._take(tasks)
-            self._renewal.look_now()  # they were granted a while ago
-
-    def _take(self, tasks: list[Claimed]) -> None:
-        self._acquired += len(tasks)
-        self._observer.claimed(tasks)
-        self._slots.take(tasks)
-
-    async def _rest(self, seconds: float | None) -> None:
-        if not self._draining:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
-
-    async def _give_way(self) -> None:
-        """Idle workers of a higher priority heard the same hint: they come first."""
-        for _ in range(_GRACES):  # of a hint that came while we waited they have just heard
-            if not (self._hinted and self._grace) or self._draining:
-                break
-            self._hinted = False
-            await asyncio.sleep(self._grace)
-        self._hinted = False
 
     def _heard(self, hint: Hint) -> None:
         if hint == EVERYTHING:  # hints were missed, maybe also of a cancel
@@ -357,12 +278,11 @@ class Worker:
             case "work":
                 queues = self._serving().queues
                 if hint.name == "*" or queues is None or hint.name in queues:
-                    self._hinted = True
-                    self.look_now()
+                    self._looking.hint()
             case "wake":
                 with suppress(ValueError):
                     if not self._slots.hint(UUID(hint.name)):
-                        self.look_now()
+                        self._looking.look_now()
             case "cancel":
                 with suppress(ValueError):
                     if UUID(hint.name) in self._slots:
@@ -377,7 +297,7 @@ class Worker:
 
     def _company(self, workers: Sequence[WorkerRecord]) -> None:
         steps = steps_below(self._record, (w for w in workers if w.id != self._record.id))
-        self._grace = steps * self._settings.grace.total_seconds()
+        self._looking.grace = steps * self._settings.grace.total_seconds()
 
     def _any_fenced(self) -> bool:
         return any(function.traits.fenced for function in self._functions().values())
@@ -387,7 +307,7 @@ class Worker:
         others; a child's end is for its parent."""
         self._slots.fill()
         if any(one.settlement.delay is not None for one in batch):
-            self._look_again()  # it may be due before the next look
+            self._looking.look_again()  # it may be due before the next look
         if refused:
             batch = [e for e in batch if e.task.lease.task not in refused]
         self._tell_families(batch)
@@ -395,11 +315,11 @@ class Worker:
         back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
         if back:
-            self._exhausted = False
+            self._looking.is_idle = False
         if back or room:
             self._notifier.tell(Hint("work", queue) for queue in back | room)
         if room:
-            self.look_now()
+            self._looking.look_now()
 
     def _tell_families(self, batch: Sequence[Ended]) -> None:
         ended = [e for e in batch if e.task.parent and e.settlement.verdict.final]
@@ -428,10 +348,6 @@ class Worker:
         """The renewal speaks in its own thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(act, news)
-
-
-def _sooner(*seconds: float | None) -> float | None:
-    return min((one for one in seconds if one is not None), default=None)
 
 
 class _Elsewhere(Observer):
