@@ -9,16 +9,17 @@ from contextvars import copy_context
 from typing import Any, Protocol
 from uuid import UUID
 
-from holdfast.answers import Ending, Journal, Written
+from holdfast.answers import Journal, Written
 from holdfast.context import running
 from holdfast.executor import Executor
 from holdfast.function import Function
 from holdfast.observer import Ended
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
-from holdfast.tasks.task import Claimed, Draft, Lease, TaskStatus
+from holdfast.tasks.task import Claimed, Draft, Lease
 from holdfast.work.adoption import Adoption, Offer
 from holdfast.work.attempt import Attempt, Flowing, Why
+from holdfast.work.awake import Awake
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from holdfast.work.solitude import Solitude
@@ -79,7 +80,7 @@ class Slots:
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
-        self._flows: dict[UUID, Attempt] = {}  # attempts that asked for something, by task
+        self.awake = Awake()
         self._returning: deque[asyncio.Future[None]] = deque()
         self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
@@ -299,7 +300,8 @@ class Slots:
         self._running.discard(attempt)
         self._solitude.left(attempt)
         if attempt.began:
-            self._leave(attempt)
+            self._wakes(attempt)
+            self.awake.drop(attempt)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement, now)
@@ -332,13 +334,8 @@ class Slots:
     # ── functions that wait ──────────────────────────────────────────────────────────────────
 
     def begin_flow(self, attempt: Attempt, journal: Journal | None) -> Flowing:
-        self._flows[attempt.claimed.lease.task] = attempt
+        self.awake.add(attempt)
         return self._begin_flow(attempt, journal)
-
-    def _leave(self, attempt: Attempt) -> None:
-        self._wakes(attempt)
-        if self._flows.get(attempt.claimed.lease.task) is attempt:
-            del self._flows[attempt.claimed.lease.task]
 
     def rest(self, attempt: Attempt) -> None:
         """It only waits: others may have its slot."""
@@ -372,31 +369,6 @@ class Slots:
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False
         self._resting.discard(attempt)
-
-    def is_awake(self, task: UUID) -> bool:
-        """A function that is here: it hears of what it waits for, or looks when it is put down."""
-        attempt = self._flows.get(task)
-        return attempt is not None and attempt.began is not None
-
-    def hint(self, task: UUID) -> bool:
-        """Something may have come for it; whether it is here."""
-        attempt = self._flows.get(task)
-        if attempt is None or attempt.began is None:
-            return False
-        attempt.began.hint()
-        return True
-
-    def tell_parent(self, ended: Ended) -> bool:
-        """A child has ended, and its parent waits here."""
-        attempt = self._flows.get(ended.task.parent) if ended.task.parent else None
-        if attempt is None or attempt.began is None:
-            return False
-        if ended.settlement.verdict is Verdict.DONE:
-            end = Ending(status=TaskStatus.DONE, result=ended.settlement.result, failure=None)
-            attempt.began.ended(ended.task.lease.task, end)
-        else:
-            attempt.began.hint()
-        return True
 
     # ── told by the renewal ──────────────────────────────────────────────────────────────────
 

@@ -127,7 +127,7 @@ class Worker:
             observer,
             default_tries=settings.default_tries,
             written=self._written,
-            is_awake=lambda task: self._slots.is_awake(task),
+            is_awake=lambda task: task in self._slots.awake,
             logs=self._logs,
         )
         adoption = Adoption(
@@ -281,7 +281,7 @@ class Worker:
                     self._looking.hint()
             case "wake":
                 with suppress(ValueError):
-                    if not self._slots.hint(UUID(hint.name)):
+                    if not self._slots.awake.hint(UUID(hint.name)):
                         self._looking.look_now()
             case "cancel":
                 with suppress(ValueError):
@@ -323,7 +323,7 @@ class Worker:
 
     def _tell_families(self, batch: Sequence[Ended]) -> None:
         ended = [e for e in batch if e.task.parent and e.settlement.verdict.final]
-        elsewhere = {e.task.parent for e in ended if not self._slots.tell_parent(e)}
+        elsewhere = {e.task.parent for e in ended if not self._slots.awake.tell_parent(e)}
         waiting = {e.task.lease.task for e in batch if e.settlement.verdict is Verdict.WAITING}
         if told := elsewhere | waiting:  # what it waits for may have come in the same moment
             self._notifier.tell(Hint("wake", str(task)) for task in told)
