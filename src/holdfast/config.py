@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from holdfast.errors import InvalidInput
+from holdfast.sealing import KeyRing
 from holdfast.tasks.durations import duration, longer_than_nothing
 from holdfast.tasks.names import check_labels, check_name
 
@@ -62,6 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     stuck_after: timedelta | None = None
     on_stuck: str = "report"
     task_logs: bool = True
+    encryption_keys: str | None = None
     health_host: str | None = None
     health_port: int | None = None
     api_key: str | None = None
@@ -113,6 +115,11 @@ def _yes(name: str, text: str) -> bool:
     if text.lower() not in ("0", "1", "false", "true", "no", "yes"):
         raise InvalidInput(f"{name} must be 0 or 1, got {text!r:.80}")
     return text.lower() in ("1", "true", "yes")
+
+
+def _ring(name: str, text: str) -> str:
+    KeyRing.parse(text)
+    return text
 
 
 def _labels(name: str, text: str) -> tuple[str, ...]:
@@ -186,12 +193,13 @@ _READINGS: dict[str, _Reading] = {
     "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
     "task_logs": (_yes, ("HOLDFAST_TASK_LOGS",)),
+    "encryption_keys": (_ring, ("HOLDFAST_ENCRYPTION_KEYS",)),
     "health_host": (_text, ("HOLDFAST_HEALTH_HOST",)),
     "health_port": (_port, ("HOLDFAST_HEALTH_PORT",)),
     "api_key": (_key, ("HOLDFAST_API_KEY",)),
     "signing_key": (_key, ("HOLDFAST_SIGNING_KEY",)),
 }
-_SECRETS = {"store", "redis_url", "api_key", "signing_key", "token"}
+_SECRETS = {"encryption_keys", "store", "redis_url", "api_key", "signing_key", "token"}
 
 
 def read(environ: Mapping[str, str]) -> Config:

@@ -19,6 +19,7 @@ HoldfastError
 ├── ProcessDied                        the process that ran a function ended under it
 ├── LeaseLost                          the lease moved on; what was to be written was not
 ├── JournalConflict                    another value is already recorded for this step
+├── Sealed                             data that no key at hand opens
 ├── Parked                             the code of a durable function does not fit its history
 └── StoreError
     ├── StoreUnreachable               no answer; the call may or may not have been written
@@ -44,6 +45,7 @@ __all__ = [
     "ReadOnly",
     "Refused",
     "SchemaMismatch",
+    "Sealed",
     "Snooze",
     "StepFailed",
     "StoreError",
@@ -208,6 +210,10 @@ class JournalConflict(HoldfastError):
             f"task {task} has other values recorded at step {', '.join(map(str, self.positions))}; "
             "read the journal again and continue from what it says"
         )
+
+
+class Sealed(HoldfastError):
+    """What is stored cannot be opened: its key is not in the ring, or it was altered or moved."""
 
 
 class Parked(HoldfastError):

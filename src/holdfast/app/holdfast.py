@@ -26,6 +26,7 @@ from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
 from holdfast.registry import Durable, Registry, durable, functions
+from holdfast.sealing import KeyRing
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.upkeep.letters import tell_of_recovered
@@ -69,6 +70,7 @@ class Holdfast:
         metrics: MetricsRecorder | None = None,
         observers: Iterable[Observer] = (),
         clock: Clock | None = None,
+        encryption: KeyRing | None = None,
     ) -> None:
         if store is not None and backend is not None:
             raise InvalidInput("give the store as a URL or as a backend, not both")
@@ -88,6 +90,7 @@ class Holdfast:
             clock=clock or SystemClock(),
             auto_migrate=self.config.auto_migrate,
             told=Many(self.observers).enqueued if self.observers else None,
+            ring=encryption or self._ring(),
         )
         self.polling = (
             config.first(poll_min_interval, self.config.poll_min),
@@ -96,6 +99,10 @@ class Holdfast:
         )
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
+
+    def _ring(self) -> KeyRing | None:
+        keys = self.config.encryption_keys
+        return KeyRing.parse(keys) if keys else None
 
     def _from_environment(self) -> str:
         url = self.config.store or _DEFAULT
@@ -118,6 +125,7 @@ class Holdfast:
             clock=self.home.clock,
             auto_migrate=self.config.auto_migrate,
             told=self.home.told,
+            ring=self.home.ring,
         )
 
     async def __aenter__(self) -> "Holdfast":

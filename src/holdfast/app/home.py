@@ -14,6 +14,7 @@ from holdfast.app.backends import RedisBackend
 from holdfast.client import Client
 from holdfast.clock import Clock
 from holdfast.notifier import Notifier
+from holdfast.sealing import KeyRing
 from holdfast.store import Store
 from holdfast.tasks.task import Draft
 
@@ -35,9 +36,10 @@ class Home:
         clock: Clock,
         auto_migrate: bool,
         told: Callable[[Sequence[Draft]], None] | None = None,
+        ring: KeyRing | None = None,
     ) -> None:
         self.url, self.redis, self.clock = url, redis, clock
-        self._auto_migrate, self.told = auto_migrate, told
+        self._auto_migrate, self.told, self.ring = auto_migrate, told, ring
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
             WeakKeyDictionary()
         )
@@ -97,12 +99,17 @@ class Home:
     async def _store(self, connections: int = 8, migrate: bool | None = None) -> Store:
         from holdfast.stores.opening import open_store
 
-        return await open_store(
+        store = await open_store(
             self.url,
             clock=self.clock,
             migrate=self._auto_migrate if migrate is None else migrate,
             connections=connections,
         )
+        if self.ring is None:
+            return store
+        from holdfast.stores.sealed import sealed
+
+        return sealed(store, self.ring)
 
     @contextlib.asynccontextmanager
     async def apart(self) -> AsyncIterator[Store]:

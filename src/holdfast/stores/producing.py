@@ -15,7 +15,7 @@ from holdfast.stores.driver import Driver, DuplicateTask
 from holdfast.stores.prepared import Prepared, accepted, columns, used_before
 from holdfast.stores.sharing import MOST_SHARED, Accepted, Sharing
 from holdfast.tasks.lane import Lane
-from holdfast.tasks.task import Draft
+from holdfast.tasks.task import Draft, fingerprint
 
 __all__ = ["Producing"]
 
@@ -74,7 +74,8 @@ class Producing(Base):
         ids = [draft.id for draft in drafts]
         rows = await self._call("known", ids=ids)
         known = {self._driver.uuid(id): mark for id, mark in rows}
-        if any(known.get(draft.id, draft.fingerprint) != draft.fingerprint for draft in drafts):
+        marks = {draft.id: fingerprint(draft.type, draft.payload) for draft in drafts}
+        if any(known.get(id, mark) != mark for id, mark in marks.items()):
             raise used_before()
         keyed = [draft for draft in drafts if draft.id not in known and draft.key is not None]
         holders = await self._holders(keyed) if keyed else {}

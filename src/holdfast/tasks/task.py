@@ -67,6 +67,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     unique: Literal["while_kept", "while_pending"] = "while_kept"
     concurrency_key: str | None = None
     parent: UUID | None = None
+    work: bytes | None = None  # its fingerprint, where the payload itself does not show it
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, UUID) or not isinstance(self.parent, UUID | None):
@@ -120,7 +121,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fingerprint(self) -> bytes:
         """What must be equal when the same idempotency key comes again."""
-        return fingerprint(self.type, self.payload)
+        return self.work or fingerprint(self.type, self.payload)
 
 
 def fingerprint(type: str, payload: bytes) -> bytes:
