@@ -271,7 +271,7 @@ class Upkeep(Protocol):
     ) -> int:
         """Forget what ended long ago, and nothing that a parent still needs. Audit records have a
         retention of their own; answered requests are kept for a day, roll-ups and operations that
-        ended for 30 days."""
+        ended for 30 days. Answers how much was forgotten: from `batch` on, there may be more."""
         ...
 
 
