@@ -271,7 +271,7 @@ class Upkeep(Protocol):
     ) -> int:
         """Forget what ended long ago, and nothing that a parent still needs. Audit records have a
         retention of their own; answered requests are kept for a day, roll-ups and operations that
-        ended for 30 days."""
+        ended for 30 days. Answers how much was forgotten: from `batch` on, there may be more."""
         ...
 
 
@@ -444,7 +444,8 @@ class Requests(Protocol):
         token: UUID,
         patience: timedelta = timedelta(minutes=1),
     ) -> RequestAnswer:
-        """`token` is made by the caller for each request and says who does it. One that was begun
+        """`scope`: whose keys they are: the tenant's name, or that, a space, and more.
+        `token` is made by the caller for each request and says who does it. One that was begun
         and not ended within `patience` is given to whoever asks next."""
         ...
 
@@ -581,6 +582,25 @@ class Store(
 
     @property
     def one_writer(self) -> bool: ...
+
+    def as_tenant(self, tenant: str | None) -> "Store":
+        """The same store in the name of one tenant; None: of all of them. It shares connections
+        with this one, which alone is closed.
+
+        It changes what a role behind the wall sees (`wall`), which in nobody's name sees nothing:
+        a second net under the filters of each question, not instead of them.
+        """
+        ...
+
+    async def wall(self, role: str) -> None:
+        """PostgreSQL: let a role of the API's own in, and have the database itself keep it to rows
+        of the tenant in whose name it asks. To be called as the owner of the schema, who is not
+        affected, nor is any other role. All tables are locked for a moment."""
+        ...
+
+    async def is_walled(self) -> bool:
+        """Whether this store connects as a role behind the wall."""
+        ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A connection inside a transaction, for rows of yours and, by `conn=`, what the store

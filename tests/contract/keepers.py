@@ -69,7 +69,7 @@ class PostgresKeeper:
     dialect = "postgres"
 
     def __init__(self, url: str, direct: str, schema: str) -> None:
-        self.url, self._direct = url, direct
+        self.url, self.direct = url, direct
         self.schema = schema
         self.driver = PostgresDriver(url, schema=schema, public_views=False)
         self._prompt: asyncpg.Connection | None = None
@@ -162,7 +162,7 @@ class PostgresKeeper:
 
     @asynccontextmanager
     async def elsewhere(self) -> AsyncIterator["PostgresKeeper"]:
-        keeper = PostgresKeeper(self.url, self._direct, f"elsewhere_{uuid4().hex[:8]}")
+        keeper = PostgresKeeper(self.url, self.direct, f"elsewhere_{uuid4().hex[:8]}")
         try:
             yield keeper
         finally:
@@ -172,7 +172,7 @@ class PostgresKeeper:
     async def _connect_directly(self) -> asyncpg.Connection:
         if self._prompt is None:
             self._prompt = await asyncpg.connect(
-                self._direct,
+                self.direct,
                 server_settings={
                     "search_path": self.schema,
                     "client_min_messages": "warning",

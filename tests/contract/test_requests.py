@@ -97,6 +97,13 @@ async def test_answers_are_kept_for_a_day(store, clock, peek):
     assert await peek("select count(*) from request") == [(0,)]
 
 
+async def test_one_pass_of_cleanup_is_bounded_and_says_whether_there_is_more(store, clock):
+    for n in range(5):
+        await store.begin_request("acme", f"k{n}", DIGEST, token=new_grant())
+    await clock.advance(86_401)
+    assert [await store.cleanup(seconds(0), batch=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
 @pytest.mark.parametrize("key", ["", "k" * 256, "a\0"], ids=repr)
 async def test_a_key_that_cannot_be_is_refused(store, dump, key):
     before = await dump()

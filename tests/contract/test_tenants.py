@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.errors import InvalidInput
 from holdfast.stores import views
 from holdfast.tasks.limits import Limit
 from tests.contract.acts import (
@@ -129,3 +130,20 @@ async def test_an_empty_store_has_nothing_for_anybody(store, tenant):
     assert await store.leases(tenant=tenant) == []
     assert await store.queue_loads(tenant=tenant) == []
     assert await store.dead_letter_groups(tenant=tenant) == []
+
+
+async def test_a_store_in_the_name_of_a_tenant_is_the_same_store(store):
+    acme = store.as_tenant("acme")
+    id = await put_one(acme, tenant="acme")
+    assert (await store.get(id)).tenant == (await acme.get(id)).tenant == "acme"
+    assert (await store.as_tenant(None).get(id)).id == id
+    assert not await acme.is_walled(), "whoever owns the tables passes every wall"
+    for name in ("*", "", "a b"):
+        with pytest.raises(InvalidInput, match="is not a name"):
+            store.as_tenant(name)
+
+
+async def test_a_wall_needs_a_database_with_roles(store, keeper):
+    if keeper.dialect == "sqlite":
+        with pytest.raises(InvalidInput, match="needs PostgreSQL"):
+            await store.wall("anybody")

@@ -15,10 +15,16 @@ SQL = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 
 
 def statements(kind: str) -> list[str]:
-    """The statements of the SQL page: those that only read, or those that enqueue."""
+    """The statements of the SQL page: those that only read, that enqueue, or about the wall."""
     page = (ROOT / "docs/reference/sql.md").read_text()
     found = [one for block in SQL.findall(page) for one in block.split(";") if one.strip()]
-    return [one for one in found if ("holdfast.enqueue" in one) == (kind == "enqueue")]
+    return [one for one in found if _kind(one) == kind]
+
+
+def _kind(statement: str) -> str:
+    if any(word in statement for word in ("create role", "wall(", "set_config", "holdfast.tasks")):
+        return "wall"
+    return "enqueue" if "holdfast.enqueue" in statement else "read"
 
 
 @pytest.mark.parametrize("statement", statements("read"))
@@ -39,6 +45,22 @@ async def test_the_statements_of_the_sql_page_run_on_postgres(postgres_current, 
             conn.execute(statement)
         rows = conn.execute("select queue, status, priority from tasks order by queue").fetchall()
     assert rows == [("default", "pending", 0), ("vip", "pending", 5)]
+
+
+async def test_the_wall_of_the_sql_page_is_built(postgres_current, fresh_database):
+    url = fresh_database(postgres_current)
+    await (await open_store(url)).close()
+    create, wall, name, ask = statements("wall")
+    with psycopg.connect(url) as conn:  # and rolled back: roles belong to the whole server
+        conn.execute(create)
+        conn.execute(wall)
+        conn.execute("select holdfast.enqueue('job', tenant => 'acme')")
+        conn.execute("select holdfast.promote(9)")
+        conn.execute("set local role holdfast_api")
+        assert conn.execute(ask).fetchall() == []
+        conn.execute(name)
+        assert len(conn.execute(ask).fetchall()) == 1
+        conn.rollback()
 
 
 def test_every_mutant_is_in_the_documents():

@@ -54,6 +54,15 @@ class Line:
     def __init__(self, world: World, process: Process, ledger: Ledger, base: Base) -> None:
         self._world, self._process, self._ledger, self._base = world, process, ledger, base
 
+    def as_tenant(self, tenant: str) -> "Line":
+        return self
+
+    async def wall(self, role: str) -> None:
+        raise NotImplementedError
+
+    async def is_walled(self) -> bool:
+        return False
+
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         world = self._world
         if world.calm:

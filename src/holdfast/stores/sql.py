@@ -16,6 +16,7 @@ from holdfast.stores.rollups import Rollups
 from holdfast.stores.steering import Steering
 from holdfast.stores.upkeep import Upkeep
 from holdfast.stores.views import Views
+from holdfast.tasks.names import check_name
 
 __all__ = ["SqlStore"]
 
@@ -29,6 +30,17 @@ class SqlStore(Upkeep, Flows, Steering, Views, Keys, Audits, Requests, Logs, Ope
     @property
     def one_writer(self) -> bool:
         return self._driver.one_writer
+
+    def as_tenant(self, tenant: str | None) -> "SqlStore":
+        return SqlStore(
+            self._driver.as_tenant("*" if tenant is None else check_name("tenant", tenant))
+        )
+
+    async def wall(self, role: str) -> None:
+        await self._driver.wall(role)
+
+    async def is_walled(self) -> bool:
+        return await self._driver.is_walled()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:

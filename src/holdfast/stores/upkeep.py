@@ -87,7 +87,7 @@ class Upkeep(Working):
         batch: int = 500,
     ) -> int:
         check_delay("retention", retention)
-        await self._call(
+        records: int = await self._value(
             "forget_records",
             audits=check_delay("audit retention", audits).total_seconds(),
             requests=REQUESTS.total_seconds(),
@@ -103,7 +103,7 @@ class Upkeep(Working):
             else check_delay("dead letter retention", dead_letters).total_seconds(),
             batch=batch,
         )
-        return forgotten
+        return records + forgotten
 
     def _lease(self, row: Sequence[Any]) -> Lease:
         return Lease(self._driver.uuid(row[0]), self._driver.uuid(row[1]), row[2])

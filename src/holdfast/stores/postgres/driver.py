@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from copy import copy
 from datetime import datetime
 from importlib.resources import files
 from typing import Any
@@ -37,6 +38,8 @@ select
 # Two servers that were set up alike may number their tables alike. Asked apart: where it is not
 # allowed, the caller's transaction would fail.
 _SERVER = "select system_identifier from pg_control_system()"
+# For this transaction only: behind a pooler the next one on this session may be anybody's.
+_WHOSE = "select set_config('holdfast.tenant', $1::text, true)"
 _ROLLBACK = 5.0
 _STOPPED = 5.0  # for the server to say that it has stopped a query
 
@@ -68,6 +71,7 @@ class PostgresDriver:
         self._pool = Pool(url, connections)
         self._apart = Pool(url, transactions)
         self._home: Row = None
+        self._tenant: str | None = None
         self._is_doubtful = False
         self._neighbours: WeakSet[Any] = WeakSet()  # callers' connections that lead to our home
         self._statements = {
@@ -75,8 +79,29 @@ class PostgresDriver:
             for verb, sql in queries.load(_HERE).items()
         }
 
+    def as_tenant(self, tenant: str) -> "PostgresDriver":
+        """The same connections, but each transaction says whose it is."""
+        driver = copy(self)
+        driver._tenant = tenant
+        return driver
+
+    async def wall(self, role: str) -> None:
+        """Let this role in, and let it see rows of the tenant only that its transaction names."""
+        with self._explained(explain):
+            async with self._pool.connection(self._timeout) as conn:
+                statement = schemas.localised("select holdfast.wall($1)", self.schema)
+                await conn.execute(statement, role, timeout=self._timeout)
+
+    async def is_walled(self) -> bool:
+        """Whether the role that we connect as is behind the wall."""
+        with self._explained(explain):
+            async with self._pool.connection(self._timeout) as conn:
+                found = await conn.fetchval("select row_security_active($1)", self._place)
+                return bool(found)
+
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
-        run = self._copy if verb == "accept" and _fits_copy(parameters) else self._fetch
+        by_copy = verb == "accept" and self._tenant is None and _fits_copy(parameters)
+        run = self._copy if by_copy else self._fetch
         loop = asyncio.get_running_loop()
         over = loop.time() + self._patience(verb, parameters)
         for tried in range(_TRIES):
@@ -103,6 +128,8 @@ class PostgresDriver:
                     await self._learn_home()
                 self._check_neighbour(raw, found)
             statement, values = self._telling(verb, parameters, tell)
+            if self._tenant is not None:
+                await theirs.fetch(_WHOSE, self._tenant)
             return await theirs.fetch(statement, *values)
 
     def call_on_sync(
@@ -116,6 +143,8 @@ class PostgresDriver:
                 server = theirs.fetch(_SERVER)[0][0] if may_ask else None
                 self._check_neighbour(raw, (name, table, server))
             statement, values = self._telling(verb, parameters, tell)
+            if self._tenant is not None:
+                theirs.fetch(_WHOSE, self._tenant)
             return theirs.fetch(statement, *values)
 
     async def get_ready(self) -> None:
@@ -137,6 +166,8 @@ class PostgresDriver:
                 transaction = conn.transaction(isolation="read_committed")
                 async with asyncio.timeout(self._timeout):
                     await transaction.start()
+                    if self._tenant is not None:
+                        await conn.execute(_WHOSE, self._tenant)
             try:
                 yield conn
                 with self._explained(explain_theirs):
@@ -160,7 +191,7 @@ class PostgresDriver:
                 self._apart.connection(self._timeout) as conn,
                 asyncio.timeout(self._timeout + _STOPPED),
             ):
-                return await reading.query(conn, self.schema, sql, self._timeout)
+                return await reading.query(conn, self.schema, sql, self._timeout, self._tenant)
 
     async def migrate(self) -> int:
         with self._explained(explain):
@@ -188,9 +219,11 @@ class PostgresDriver:
     ) -> Sequence[Row]:
         statement, names = self._statements[verb]
         values = (parameters[name] for name in names)
-        if not self._pool.must_ask:
+        if not self._pool.must_ask and self._tenant is None:
             return await conn.fetch(statement, *values, timeout=within)
         async with asyncio.timeout(within), _begun(conn):
+            if self._tenant is not None:
+                await conn.execute(_WHOSE, self._tenant)
             rows: Sequence[Row] = await conn.fetch(statement, *values)
             return rows
 

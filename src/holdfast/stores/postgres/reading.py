@@ -16,7 +16,7 @@ _LET_GO = "rollback to savepoint theirs; select pg_advisory_unlock_all()"
 
 
 async def query(
-    conn: asyncpg.Connection, schema: str, sql: str, within: float
+    conn: asyncpg.Connection, schema: str, sql: str, within: float, tenant: str | None = None
 ) -> tuple[list[str], list[Row]]:
     """The columns and rows of one statement, in a transaction that cannot write."""
     check_reads(sql)
@@ -28,6 +28,8 @@ async def query(
         f"set local lock_timeout to {max(round(within * 1000 / 3), 1)}; "
         "savepoint theirs"
     )
+    if tenant is not None:
+        await conn.execute("select set_config('holdfast.tenant', $1::text, true)", tenant)
     loop = asyncio.get_running_loop()
     over = loop.time() + within
     problem: Exception | None = None

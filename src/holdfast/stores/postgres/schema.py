@@ -109,6 +109,7 @@ async def _move(conn: asyncpg.Connection, schema: str, *, public_views: bool) ->
             migration.name,
             migration.fits,
         )
+    await conn.execute(localised("select holdfast.rebuild_walls()", schema))
     if public_views:
         await _publish(conn, schema, grants)
 

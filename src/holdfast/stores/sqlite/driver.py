@@ -58,6 +58,16 @@ class SqliteDriver:
         self._reader = Reader("holdfast-reader", self._open)
         self._pages = Reader("holdfast-pages", self._open)  # which nobody's work waits for
 
+    def as_tenant(self, tenant: str) -> "SqliteDriver":
+        """The same: a file has no roles, and no second wall."""
+        return self
+
+    async def wall(self, role: str) -> None:
+        raise InvalidInput("SQLite has no roles; a wall between tenants needs PostgreSQL")
+
+    async def is_walled(self) -> bool:
+        return False
+
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         found = VERBS[verb]
         rows: Sequence[Row] = await self._ask(

@@ -254,6 +254,7 @@ end $$;
 create function holdfast.roll_up(p_after bigint, p_upto bigint, p_bounds float8[])
 returns boolean
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
@@ -349,8 +350,13 @@ returns bigint[]
 language sql
 immutable
 as $$
-  select array_agg((select count(*) from unnest(places) as p (place) where p.place = b.place) order by b.place)
+  select array_agg(coalesce(c.n, 0) order by b.place)
   from generate_series(0, most) as b (place)
+  left join (
+    select p.place, count(*) as n
+    from unnest(places) as p (place)
+    group by p.place
+  ) c on c.place = b.place
 $$;
 
 

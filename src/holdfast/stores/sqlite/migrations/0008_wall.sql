@@ -1,0 +1,1 @@
+-- On PostgreSQL: row-level security for a role of the API's own. A file has no roles; the number keeps both in step.
