@@ -14,9 +14,13 @@ from holdfast.http.routing import Route
 
 __all__ = ["PARAMETERS", "path_of", "query_of"]
 
-_NAME = Annotated[str, Meta(min_length=1, max_length=200)]
 PARAMETERS: dict[str, Any] = {
     "task_id": Annotated[UUID, Meta(description="The id of a task.")],
+    "operation_id": Annotated[UUID, Meta(description="The id of an operation.")],
+    "key_id": Annotated[
+        str,
+        Meta(min_length=1, max_length=40, pattern="^[A-Za-z0-9]+$", description="The id of a key."),
+    ],
     "queue": Annotated[str, Meta(min_length=1, max_length=200, description="A queue.")],
     "worker_id": Annotated[
         str, Meta(min_length=1, max_length=200, description="The name or the id of a worker.")

@@ -62,7 +62,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     `answers`: what each status code carries (of several, one); `query`: its parameters;
     `headers`: those of the request that it listens to, with what they do; `whole`: it is about all
-    tenants, so a key of one of them may not.
+    tenants, so a key of one of them may not; `once`: it heeds an `Idempotency-Key`.
     """
 
     method: Method
@@ -78,6 +78,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     media: str = "application/json"
     whole: bool = False
+    once: bool = False
 
     @property
     def parameters(self) -> list[str]:
@@ -97,8 +98,9 @@ class Routes:
     def get(self, *paths: str, scope: str, **more: Any) -> Callable[[H], H]:
         return self.add("GET", *paths, scope=scope, **more)
 
-    def post(self, *paths: str, scope: str, **more: Any) -> Callable[[H], H]:
-        return self.add("POST", *paths, scope=scope, **more)
+    def post(self, *paths: str, scope: str, once: bool = True, **more: Any) -> Callable[[H], H]:
+        """`once`: false where asking twice is harmless by itself."""
+        return self.add("POST", *paths, scope=scope, once=once, **more)
 
     def patch(self, *paths: str, scope: str, **more: Any) -> Callable[[H], H]:
         return self.add("PATCH", *paths, scope=scope, **more)
