@@ -51,7 +51,7 @@ class Endpoint:
         if route.whole and caller.tenant is not None:
             raise Problem(403, "forbidden", "this is about all tenants, and your key is of one")
         path, query = path_of(request, route), query_of(request, route.query)
-        data = await read_body(request) if route.body is not None else b""
+        data = await read_body(request, route.takes) if route.body is not None else b""
         body = decoded(data, route.body) if route.body is not None else None
         desk = await self._house.desk_for(caller) if route.scope != PUBLIC else NO_DESK
         ask = Ask(request, self._house, caller, desk, path, query, body)

@@ -89,7 +89,7 @@ def _operation(tag: str, route: Route, shapes: Shapes) -> dict[str, Any]:
     if route.body is not None:
         found["requestBody"] = {
             "required": True,
-            "content": {"application/json": _content(route.body, shapes)},
+            "content": {media: _content(route.body, shapes) for media in route.takes},
         }
     return found
 

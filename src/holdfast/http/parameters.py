@@ -38,7 +38,8 @@ def path_of(request: Request, route: Route) -> dict[str, Any]:
     found = {}
     for name in route.parameters:
         try:
-            found[name] = msgspec.convert(request.path_params[name], PARAMETERS[name])
+            text = request.path_params[name].replace("%2F", "/")  # see `api.Careful`
+            found[name] = msgspec.convert(text, PARAMETERS[name])
         except msgspec.ValidationError:
             raise Problem(404, "not_found", "there is no such thing here") from None
         if isinstance(found[name], str) and "\0" in found[name]:

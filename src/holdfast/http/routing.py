@@ -20,6 +20,7 @@ __all__ = ["PUBLIC", "Ask", "Handler", "Route", "Routes"]
 H = TypeVar("H", bound=Callable[..., Any])
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 PUBLIC: Final = "public"
+JSON: Final = "application/json"
 _PARAMETER = re.compile(r"{(\w+)}")
 
 
@@ -61,6 +62,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     `answers`: what each status code carries (of several, one); `query`: its parameters;
+    `takes`: what a body may be;
     `headers`: those of the request that it listens to, with what they do; `whole`: it is about all
     tenants, so a key of one of them may not; `once`: it heeds an `Idempotency-Key`.
     """
@@ -77,6 +79,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[int, ...] = ()
     headers: dict[str, str] = {}
     media: str = "application/json"
+    takes: tuple[str, ...] = (JSON,)
     whole: bool = False
     once: bool = False
 

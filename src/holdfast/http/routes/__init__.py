@@ -4,6 +4,7 @@ from holdfast.http.routes.claims import routes as claims
 from holdfast.http.routes.dead_letters import routes as dead_letters
 from holdfast.http.routes.events import routes as events
 from holdfast.http.routes.flows import routes as flows
+from holdfast.http.routes.ingest import routes as ingest
 from holdfast.http.routes.keys import routes as keys
 from holdfast.http.routes.leases import routes as leases
 from holdfast.http.routes.operations import routes as operations
@@ -33,5 +34,6 @@ ALL = [
     operations,
     keys,
     probes,
+    ingest,
     claims,
 ]
