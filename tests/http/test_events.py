@@ -6,7 +6,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -230,8 +229,15 @@ async def test_a_wrong_number_is_refused(here, value):
     assert (await here.get(f"/v1/events?format=json&after={value}")).status_code == 422
 
 
-async def test_a_key_of_one_tenant_sees_no_others_events(local: Holdfast):
-    keys = SomeKeys(acme=Caller(name="acme", tenant="acme"))
-    async with asking(local, "acme", keys=[keys]) as http:
-        assert (await http.get("/v1/events?format=json")).status_code == 403
-        assert (await http.get(f"/v1/tasks/{uuid4()}")).status_code == 404
+async def test_a_key_of_one_tenant_sees_no_others_events(app: Holdfast):
+    keys = SomeKeys(**{name: Caller(name=name, tenant=name) for name in ("acme", "other")})
+    async with served(app, keys=[keys]) as server, working(app):
+        stream = await server.stream("?after=0", Authorization="Bearer acme")
+        id = ""
+        for name in ("other", "acme"):
+            async with asking(app, name, keys=[keys]) as http:
+                id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
+                await http.get(f"/v1/tasks/{id}?wait=50", timeout=60)
+                page = (await http.get("/v1/events?format=json")).json()
+                assert [event["task_id"] for event in page["data"]] == [id]
+        assert (await anext(stream.events()))["task_id"] == id

@@ -201,3 +201,13 @@ async def test_a_durable_function_is_signalled_and_read(app: Holdfast):
         assert (late.status_code, code(late)) == (409, "not_possible")
     lifecycle.request_drain()
     await working
+
+
+async def test_a_name_may_hold_a_slash_and_a_colon(http):
+    wish = {**PAY, "queue": "eu/mail:fast"}
+    await http.post("/v1/tasks", json=wish)
+    seen = (await http.get("/v1/queues/eu%2Fmail:fast")).json()
+    assert (seen["queue"], seen["pending"]) == ("eu/mail:fast", 1)
+    paused = await http.post("/v1/queues/eu%2fmail%3Afast:pause")
+    assert paused.json()["paused"] is True
+    assert (await http.get("/v1/queues/eu/mail:fast")).status_code == 404

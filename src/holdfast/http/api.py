@@ -1,9 +1,11 @@
 """All routes as one ASGI application, which another one may mount under a prefix."""
 
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -24,6 +26,7 @@ from holdfast.version import __version__
 
 __all__ = ["make_api"]
 
+_SLASH = re.compile(rb"%2f", re.IGNORECASE)
 _HEADERS = {b"cache-control": b"no-store", b"x-content-type-options": b"nosniff"}
 
 
@@ -88,7 +91,8 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 class Careful:
-    """Says with every answer that nobody keeps it, and that it is what it says it is."""
+    """Says with every answer that nobody keeps it, and that it is what it says it is. A slash that
+    is written as %2F belongs to a name."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -101,4 +105,11 @@ class Careful:
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
-        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        raw = scope.get("raw_path") or b""
+        if b"%2f" in raw.lower():
+            kept = _SLASH.sub(b"%252F", raw)
+            scope = {**scope, "path": unquote(kept.decode("ascii", "replace"))}
+        await self._app(scope, receive, with_headers)

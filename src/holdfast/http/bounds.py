@@ -23,9 +23,11 @@ _WHERE = re.compile(r"^(.*?)(?: - at `(?:key in )?(\$.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
-async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
+async def read_body(
+    request: Request, takes: tuple[str, ...] = ("application/json",), most: int = MAX_BODY
+) -> bytes:
     """All of it, counted while it comes: nothing is believed of what a client says it sends."""
-    _check_headers(request, most)
+    _check_headers(request, takes, most)
     parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(PATIENCE):
@@ -43,10 +45,11 @@ async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
     return b"".join(parts)
 
 
-def _check_headers(request: Request, most: int) -> None:
+def _check_headers(request: Request, takes: tuple[str, ...], most: int) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Problem(415, "not_json", "send JSON, and say so: Content-Type: application/json")
+    if kind not in takes:
+        names = " or ".join(takes)
+        raise Problem(415, "not_json", f"send JSON, and say so: Content-Type: {names}")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Problem(415, "compressed", "send the body as it is: nothing is decompressed here")
     length = request.headers.get("content-length", "0")

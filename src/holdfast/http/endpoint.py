@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.http.bounds import decoded, read_body
 from holdfast.http.house import House
+from holdfast.http.once import once
 from holdfast.http.parameters import path_of, query_of
 from holdfast.http.problems import Problem, internal, problem_of
 from holdfast.http.routing import PUBLIC, Ask, Route
@@ -50,11 +51,13 @@ class Endpoint:
         if route.whole and caller.tenant is not None:
             raise Problem(403, "forbidden", "this is about all tenants, and your key is of one")
         path, query = path_of(request, route), query_of(request, route.query)
-        body = None
-        if route.body is not None:
-            body = decoded(await read_body(request), route.body)
+        data = await read_body(request, route.takes) if route.body is not None else b""
+        body = decoded(data, route.body) if route.body is not None else None
         desk = await self._house.desk_for(caller) if route.scope != PUBLIC else NO_DESK
-        return await route.handler(Ask(request, self._house, caller, desk, path, query, body))
+        ask = Ask(request, self._house, caller, desk, path, query, body)
+        if not route.once:
+            return await route.handler(ask)
+        return await once(self._house.app, request, caller, data, lambda: route.handler(ask))
 
     def _route(self, method: str) -> Route:
         looked_at = self.routes.get("GET")

@@ -39,11 +39,10 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Granting:
-    def __init__(self, app: Holdfast) -> None:
-        self._app = app
+    def __init__(self, app: Holdfast, sweeping: Sweeping) -> None:
+        self._app, self._sweeping = app, sweeping
         self._lanes: Lanes | None = None
         self._beats: OrderedDict[int, tuple[int, bool]] = OrderedDict()
-        self._sweeping = Sweeping(app)
 
     async def register(self, worker: RemoteWorker) -> None:
         await (await self._store()).register(worker.record(status="starting"))

@@ -12,6 +12,8 @@ from holdfast.http.hub import Hubs
 from holdfast.http.pulse import Pulse
 from holdfast.http.rates import Buckets
 from holdfast.http.signing import Signer
+from holdfast.http.stored_keys import StoredKeys
+from holdfast.http.sweeping import Sweeping
 from holdfast.http.tokens import Tokens
 
 __all__ = ["Desks", "House"]
@@ -42,14 +44,16 @@ class House:
         self.signer = Signer(signing_key or app.config.signing_key)
         self.cursors = Cursors(self.signer)
         self.tokens = Tokens(self.signer)
-        self.granting = Granting(app)
+        self.sweeping = Sweeping(app)
+        self.granting = Granting(app, self.sweeping)
         self.hubs = Hubs(self.desk_for, most_each=streams)
         self.pulse = Pulse(app)
         self.door = Door(
-            [BootstrapKey(api_key or app.config.api_key), *keys],
+            [BootstrapKey(api_key or app.config.api_key), *keys, StoredKeys(app)],
             Buckets(clock, rate=rate, burst=burst),
             Buckets(clock, rate=_FAILURES, burst=_FAILURES_AT_ONCE),
         )
 
     async def close(self) -> None:
         await self.hubs.close()
+        await self.sweeping.close()

@@ -87,7 +87,8 @@ class Hub:
         if place >= self._from:
             begin = bisect_right(self._memory, place, key=lambda one: one.seq)
             batch = self._memory[begin : begin + _PAGE]
-            return batch, batch[-1].seq if batch else max(place, 0)
+            # All of it: also past others' events, which are not in here.
+            return batch, batch[-1].seq if len(batch) == _PAGE else max(place, self._last)
         async with self._behind:
             page = await (await self._desk()).events(place, _PAGE)
         return [told(event) for event in page.data], max(page.last, place)

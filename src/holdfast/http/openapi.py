@@ -20,6 +20,7 @@ _REF = "#/components/schemas/{name}"
 _EVERYWHERE = (400, 422, 500, 503)
 _BEHIND_THE_DOOR = (401, 403, 429)
 _WITH_A_BODY = (408, 413, 415)
+_ONCE = "The same key with the same request is answered as the first one was, for a day."
 _ABOUT = """Durable tasks. Errors are problems (RFC 9457): decide by `code`. Lists answer \
 `next_cursor`. Times are RFC 3339 in UTC, durations are seconds."""
 
@@ -88,7 +89,7 @@ def _operation(tag: str, route: Route, shapes: Shapes) -> dict[str, Any]:
     if route.body is not None:
         found["requestBody"] = {
             "required": True,
-            "content": {"application/json": _content(route.body, shapes)},
+            "content": {media: _content(route.body, shapes) for media in route.takes},
         }
     return found
 
@@ -127,7 +128,8 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_headers(route: Route) -> Iterator[dict[str, Any]]:
-    for name, about in route.headers.items():
+    told = {"Idempotency-Key": _ONCE} if route.once else {}
+    for name, about in (route.headers | told).items():
         yield {
             "name": name,
             "in": "header",
@@ -168,6 +170,8 @@ def _errors(route: Route) -> set[int]:
         found.add(404)
     if route.body is not None:
         found.update(_WITH_A_BODY)
+    if route.once:
+        found.add(409)
     return found
 
 

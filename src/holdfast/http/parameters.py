@@ -14,9 +14,13 @@ from holdfast.http.routing import Route
 
 __all__ = ["PARAMETERS", "path_of", "query_of"]
 
-_NAME = Annotated[str, Meta(min_length=1, max_length=200)]
 PARAMETERS: dict[str, Any] = {
     "task_id": Annotated[UUID, Meta(description="The id of a task.")],
+    "operation_id": Annotated[UUID, Meta(description="The id of an operation.")],
+    "key_id": Annotated[
+        str,
+        Meta(min_length=1, max_length=40, pattern="^[A-Za-z0-9]+$", description="The id of a key."),
+    ],
     "queue": Annotated[str, Meta(min_length=1, max_length=200, description="A queue.")],
     "worker_id": Annotated[
         str, Meta(min_length=1, max_length=200, description="The name or the id of a worker.")
@@ -34,7 +38,8 @@ def path_of(request: Request, route: Route) -> dict[str, Any]:
     found = {}
     for name in route.parameters:
         try:
-            found[name] = msgspec.convert(request.path_params[name], PARAMETERS[name])
+            text = request.path_params[name].replace("%2F", "/")  # see `api.Careful`
+            found[name] = msgspec.convert(text, PARAMETERS[name])
         except msgspec.ValidationError:
             raise Problem(404, "not_found", "there is no such thing here") from None
         if isinstance(found[name], str) and "\0" in found[name]:

@@ -20,6 +20,7 @@ __all__ = ["PUBLIC", "Ask", "Handler", "Route", "Routes"]
 H = TypeVar("H", bound=Callable[..., Any])
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 PUBLIC: Final = "public"
+JSON: Final = "application/json"
 _PARAMETER = re.compile(r"{(\w+)}")
 
 
@@ -61,8 +62,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     `answers`: what each status code carries (of several, one); `query`: its parameters;
+    `takes`: what a body may be;
     `headers`: those of the request that it listens to, with what they do; `whole`: it is about all
-    tenants, so a key of one of them may not.
+    tenants, so a key of one of them may not; `once`: it heeds an `Idempotency-Key`.
     """
 
     method: Method
@@ -77,7 +79,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[int, ...] = ()
     headers: dict[str, str] = {}
     media: str = "application/json"
+    takes: tuple[str, ...] = (JSON,)
     whole: bool = False
+    once: bool = False
 
     @property
     def parameters(self) -> list[str]:
@@ -97,8 +101,9 @@ class Routes:
     def get(self, *paths: str, scope: str, **more: Any) -> Callable[[H], H]:
         return self.add("GET", *paths, scope=scope, **more)
 
-    def post(self, *paths: str, scope: str, **more: Any) -> Callable[[H], H]:
-        return self.add("POST", *paths, scope=scope, **more)
+    def post(self, *paths: str, scope: str, once: bool = True, **more: Any) -> Callable[[H], H]:
+        """`once`: false where asking twice is harmless by itself."""
+        return self.add("POST", *paths, scope=scope, once=once, **more)
 
     def patch(self, *paths: str, scope: str, **more: Any) -> Callable[[H], H]:
         return self.add("PATCH", *paths, scope=scope, **more)

@@ -1,5 +1,6 @@
 """Chores for a fleet that has no worker of its own at the database: whoever claims here, sweeps."""
 
+import asyncio
 import logging
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from holdfast.notifier import EVERYTHING
 from holdfast.observers.many import Many
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import Chore
+from holdfast.upkeep.operations import Driver
 
 __all__ = ["Sweeping"]
 
@@ -18,13 +20,15 @@ _RECOVERY = timedelta(seconds=2)
 
 
 class Sweeping:
-    """One bounded pass of each chore whose time has come; never two at once."""
+    """One bounded pass of each chore whose time has come; never two at once. Bulk operations, which
+    take as long as they take, are driven beside."""
 
     def __init__(self, app: Holdfast) -> None:
         self._app = app
         self._due: dict[str, int] = {}
         self._chores: list[Chore] = []
         self._busy = False
+        self._driving: asyncio.Task[None] | None = None
 
     async def sweep(self) -> None:
         if self._busy:
@@ -35,11 +39,33 @@ class Sweeping:
                 now = self._app.home.clock.boot()
                 if self._due.get(chore.name, 0) <= now:
                     self._due[chore.name] = now + round(chore.every * 1_000_000)
-                    await chore.sweep()
+                    if chore.name == "operations":
+                        self.drive()
+                    else:
+                        await chore.sweep()
         except HoldfastError as error:
             logger.warning("a chore failed: %s; it is done a turn later", error)
         finally:
             self._busy = False
+
+    def drive(self) -> None:
+        """Bulk operations that nobody drives, until there are none."""
+        if self._driving is None or self._driving.done():
+            self._driving = asyncio.create_task(self._drive())
+
+    async def _drive(self) -> None:
+        try:
+            client = await self._app.home.client()
+            driver = Driver(client.store, lambda: client.tell([EVERYTHING]))
+            while await driver.sweep():
+                pass
+        except HoldfastError as error:
+            logger.warning("an operation was interrupted: %s; somebody will go on", error)
+
+    async def close(self) -> None:
+        if self._driving:
+            self._driving.cancel()
+            await asyncio.wait({self._driving})
 
     async def _all(self) -> list[Chore]:
         client, config = await self._app.home.client(), self._app.config

@@ -34,7 +34,9 @@ __all__ = ["routes"]
 routes = Routes("worker protocol")
 
 
-@routes.post("/v1/workers", scope="workers:lease", body=NewWorker, answers={201: Registered})
+@routes.post(
+    "/v1/workers", scope="workers:lease", once=False, body=NewWorker, answers={201: Registered}
+)
 async def register_worker(ask: Ask) -> Response:
     """Register one start of a worker. It lives as long as it claims."""
     wish: NewWorker = ask.body
@@ -55,14 +57,16 @@ async def register_worker(ask: Ask) -> Response:
     return json(made, 201)
 
 
-@routes.post("/v1/workers:sign-off", scope="workers:lease", body=SignOff, answers={204: None})
+@routes.post(
+    "/v1/workers:sign-off", scope="workers:lease", once=False, body=SignOff, answers={204: None}
+)
 async def sign_off_worker(ask: Ask) -> Response:
     """It has left, in good order. What it still holds lapses."""
     await ask.house.granting.sign_off(_worker(ask))
     return Response(status_code=204)
 
 
-@routes.post("/v1/claims", scope="workers:lease", body=Claim, answers={200: Claimable})
+@routes.post("/v1/claims", scope="workers:lease", once=False, body=Claim, answers={200: Claimable})
 async def claim_tasks(ask: Ask) -> Response:
     """Take due tasks under a lease. Renew it well before it ends; settle it once."""
     wish, worker = ask.body, _worker(ask)
@@ -83,6 +87,7 @@ async def claim_tasks(ask: Ask) -> Response:
 @routes.post(
     "/v1/leases/{token}:renew",
     scope="workers:lease",
+    once=False,
     body=Renewal,
     answers={200: Renewed},
     errors=(409,),
@@ -96,6 +101,7 @@ async def renew_lease(ask: Ask) -> Response:
 @routes.post(
     "/v1/leases/{token}:progress",
     scope="workers:lease",
+    once=False,
     body=Reported,
     answers={204: None},
     errors=(409,),
@@ -111,6 +117,7 @@ async def report_progress(ask: Ask) -> Response:
 @routes.post(
     "/v1/leases/{token}:settle",
     scope="workers:lease",
+    once=False,
     body=Settle,
     answers={200: Settled},
     errors=(409,),

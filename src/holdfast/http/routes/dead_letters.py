@@ -54,7 +54,6 @@ async def list_dead_letters(ask: Ask) -> Response:
 @routes.get(
     "/v1/dead-letters/groups",
     scope="tasks:read",
-    whole=True,
     query=Groups,
     answers={200: Listed[DeadLetterGroupView]},
 )

@@ -38,7 +38,6 @@ class Following(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 @routes.get(
     "/v1/events",
     scope="tasks:read",
-    whole=True,
     query=Following,
     answers={200: EventPage},
     headers={"Last-Event-ID": "Go on after this number, as browsers ask for it."},

@@ -22,7 +22,6 @@ class LeaseFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 @routes.get(
     "/v1/leases",
     scope="fleet:read",
-    whole=True,
     query=LeaseFilter,
     answers={200: Listed[LeaseShape]},
 )

@@ -23,7 +23,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     paused: bool
 
 
-@routes.get("/v1/queues", scope="fleet:read", whole=True, answers={200: Listed[QueueView]})
+@routes.get("/v1/queues", scope="fleet:read", answers={200: Listed[QueueView]})
 async def list_queues(ask: Ask) -> Response:
     """Every known queue."""
     return json(Listed(data=await ask.desk.queues()))
@@ -32,7 +32,6 @@ async def list_queues(ask: Ask) -> Response:
 @routes.get(
     "/v1/queues/{queue}",
     scope="fleet:read",
-    whole=True,
     answers={200: QueueView, 304: None},
     headers=_IF_NONE,
 )
@@ -41,9 +40,7 @@ async def show_queue(ask: Ask) -> Response:
     return _shown(ask, await ask.desk.queue(ask.path["queue"]))
 
 
-@routes.get(
-    "/v1/queues/{queue}/why", scope="fleet:read", whole=True, answers={200: Listed[WhyView]}
-)
+@routes.get("/v1/queues/{queue}/why", scope="fleet:read", answers={200: Listed[WhyView]})
 async def explain_queue(ask: Ask) -> Response:
     """What holds it back."""
     return json(Listed(data=await ask.desk.queue_why(ask.path["queue"])))

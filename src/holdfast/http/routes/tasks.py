@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from holdfast.desk.papers import LogPage
 from holdfast.desk.shapes import (
     Accepted,
     AttemptView,
@@ -52,6 +53,11 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     wait: Wait = 0.0
 
 
+class LogPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cursor: Cursor | None = None
+    limit: Limit = 500
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tasks to be made, all or none."""
 
@@ -68,6 +74,7 @@ class Some(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     "/v1/tasks",
     "/tasks",
     scope="tasks:enqueue",
+    once=False,
     body=NewTask,
     answers={201: TaskView, 200: TaskView},
     errors=(409,),
@@ -167,6 +174,15 @@ async def show_arguments(ask: Ask) -> Response:
 async def list_attempts(ask: Ask) -> Response:
     """Every try, oldest first."""
     return json(Listed(data=await ask.desk.attempts(ask.path["task_id"])))
+
+
+@routes.get(
+    "/v1/tasks/{task_id}/logs", scope="tasks:payload", query=LogPlace, answers={200: LogPage}
+)
+async def list_logs(ask: Ask) -> Response:
+    """What its attempts wrote, in order."""
+    wanted: LogPlace = ask.query
+    return json(await ask.desk.logs(ask.path["task_id"], cursor=wanted.cursor, limit=wanted.limit))
 
 
 @routes.get("/v1/tasks/{task_id}/why", scope="tasks:read", answers={200: Listed[WhyView]})

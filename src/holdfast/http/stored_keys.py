@@ -1,0 +1,76 @@
+"""Keys that the store keeps: looked up again every half second, so that a revoked one is refused
+within a second by every process."""
+
+import logging
+from collections import OrderedDict
+
+from holdfast.app import Holdfast
+from holdfast.desk.caller import Caller
+from holdfast.desk.secrets import read
+from holdfast.errors import HoldfastError
+from holdfast.records import KeyRecord
+from holdfast.store import Store
+
+__all__ = ["StoredKeys"]
+
+logger = logging.getLogger("holdfast.http")
+_FRESH = 500_000  # microseconds
+_TOUCH = 60_000_000
+_MOST = 10_000
+_NOBODY = bytes(32)
+
+
+class StoredKeys:
+    """Keeps `holdfast.http.auth.Keys`."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app, self._clock = app, app.home.clock
+        self._known: OrderedDict[str, tuple[int, KeyRecord | None]] = OrderedDict()
+        self._touched: dict[str, int] = {}
+        self._any: tuple[int, bool] | None = None
+
+    async def caller(self, key: str) -> Caller | None:
+        shown = read(key)
+        if shown is None:
+            return None
+        record = await self._record(shown.id)
+        proved = shown.proves(record.digest if record else _NOBODY)  # as long for a wrong id
+        if not (proved and record and record.is_valid):
+            return None
+        await self._touch(record.id)
+        return Caller(
+            name=f"{record.name} ({record.id})",
+            tenant=record.tenant,
+            scopes=frozenset(record.scopes),
+        )
+
+    async def any(self) -> bool:
+        """Also those that were revoked: a door that had a lock stays locked."""
+        now = self._clock.boot()
+        if self._any is None or (not self._any[1] and now - self._any[0] >= _FRESH):
+            self._any = (now, bool(await (await self._store()).keys()))
+        return self._any[1]
+
+    async def _record(self, id: str) -> KeyRecord | None:
+        now = self._clock.boot()
+        at, record = self._known.get(id, (None, None))
+        if at is None or now - at >= _FRESH:
+            record = await (await self._store()).key(id)
+            self._known[id] = (now, record)
+            self._known.move_to_end(id)
+            if len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return record
+
+    async def _touch(self, id: str) -> None:
+        now = self._clock.boot()
+        if now - self._touched.get(id, -_TOUCH) < _TOUCH:
+            return
+        self._touched[id] = now
+        try:
+            await (await self._store()).touch_keys([id])
+        except HoldfastError as error:
+            logger.warning("could not note that a key was used: %s", error)
+
+    async def _store(self) -> Store:
+        return (await self._app.home.client()).store
