@@ -8,6 +8,7 @@ from uuid import UUID
 import click
 
 from holdfast.cli.asking import TASK, Asking, asks
+from holdfast.cli.cells import safe_json
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
 from holdfast.cli.options import SPAN
@@ -171,7 +172,7 @@ def outcome(out: Printer, found: ResultView, timeout: timedelta) -> None:
     if not out.for_people:
         out.one(found, lambda _: ())
     elif found.status == "done":
-        out.line(bytes(found.result).decode())
+        click.echo(safe_json(bytes(found.result).decode()))
     if found.status in ("failed", "cancelled"):
         error = found.error
         said = f"{error.type}: {error.message}" if error else "somebody asked for it"
