@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 from tests.cli.shell import Shell, until
 
 SECRET = "s3cret-of-mine"
@@ -95,7 +93,6 @@ def test_what_was_served_goes_with_whoever_served_it(shell: Shell):
 
 
 def test_an_api_is_served_too_where_it_is_installed(shell: Shell):
-    pytest.importorskip("holdfast.cli.api")
     dev = shell.start("dev", "--app", "shop", "--port", "0")
     url = dev.line("api is ready: ").split(" ")[3].rstrip(",")
     task = shell.says("enqueue", "add", "1", "2", "--api", url)
