@@ -30,8 +30,6 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
 @pytest.fixture(params=["sqlite", "postgres", "api"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     """A store in which things have happened, asked itself or through an API."""
-    if request.param == "api":
-        pytest.importorskip("holdfast.cli.api")
     with shell_in(tmp_path) as found:
         if request.param == "postgres":
             fresh = request.getfixturevalue("fresh_database")

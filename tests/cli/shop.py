@@ -1,6 +1,7 @@
 """The app that these tests serve, as a user would write it. Copied beside each test's store."""
 
 import asyncio
+import logging
 import time
 from pathlib import Path
 
@@ -47,3 +48,8 @@ async def block(name: str) -> None:
 @app.durable
 def boom() -> None:
     raise ValueError("out of cheese")
+
+
+@app.durable
+def speak(word: str) -> None:
+    logging.getLogger("shop").warning("says %s", word)

@@ -85,4 +85,4 @@ def test_a_command_that_is_not_there_is_answered_with_the_nearest(shell: Shell):
     said = shell.fails(2, "wroker")
     assert "No such command" in said
     assert "Did you mean worker" in said
-    assert "Did you mean ls?" in shell.fails(2, "tasks", "lss")
+    assert "Did you mean ls" in shell.fails(2, "tasks", "lss")

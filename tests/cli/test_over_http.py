@@ -1,23 +1,30 @@
 """Commands over an API: keys, errors and their codes. That the answers are the same is shown by the
 tests of each command."""
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.scene import played
-from tests.cli.shell import Running, Shell
+from holdfast import Holdfast
+from holdfast.desk.papers import OperationWish, TaskSelection
+from holdfast.desk.remote import RemoteDesk
+from holdfast.errors import UnknownKey, UnknownOperation
+from holdfast.ids import new_id
+from tests.cli.scene import Scene, played, url_of
+from tests.cli.shell import Running, Shell, until
 
 KEY = "bootstrap-key-0123456789abcdef"
 HEAVY = {"apsw", "asyncpg", "rich", "uvloop", "fastapi", "holdfast.app", "holdfast.stores"}
 
 
 def served(shell: Shell, *args: str, **environ: str) -> Running:
-    pytest.importorskip("holdfast.cli.api")
     api = shell.start("api", "--port", "0", "--log-level", "warning", *args, **environ)
     shell.environ["HOLDFAST_API"] = api.line("api is ready: ").split(" ")[3].rstrip(",")
     return api
@@ -63,6 +70,61 @@ def test_the_key_is_never_printed(shell: Shell):
     done = shell.run("tasks", "ls", HOLDFAST_TOKEN=KEY, HOLDFAST_API="http://127.0.0.1:1")
     assert done.returncode == 4
     assert KEY not in done.stderr
+
+
+def test_keys_are_made_and_taken_back_over_http(shell: Shell):
+    pytest.importorskip("holdfast.http.routes.keys")
+    played(shell)
+    served(shell, HOLDFAST_API_KEY=KEY)
+    (shell.folder / "admin").write_text(KEY)
+    admin = ("--token-file", "admin")
+    made = json.loads(shell.says("token", "create", "x", "--role", "viewer", "-o", "json", *admin))
+    assert shell.run("tasks", "ls", HOLDFAST_TOKEN=made["key"]).returncode == 0
+    said = shell.run("token", "ls", HOLDFAST_TOKEN=made["key"])
+    assert said.returncode == 6
+    assert made["key"] not in said.stderr
+    assert shell.says("token", "revoke", made["record"]["id"], *admin) == made["record"]["id"]
+    until(lambda: shell.run("tasks", "ls", HOLDFAST_TOKEN=made["key"]).returncode == 6, "revoked")
+    assert "no key has the id" in shell.fails(3, "token", "revoke", "nobody", *admin)
+
+
+def test_the_rest_of_the_desk_is_the_same_over_http(shell: Shell):
+    """What no command asks for (yet)."""
+    pytest.importorskip("holdfast.http.routes.keys")
+    scene = played(shell)
+    served(shell)
+    remote, local = asyncio.run(both(shell, scene))
+    assert remote == local
+
+
+async def both(shell: Shell, scene: Scene) -> tuple[list[Any], list[Any]]:
+    found = []
+    async with Holdfast(url_of(shell)) as app:
+        for desk in (RemoteDesk(shell.environ["HOLDFAST_API"]), await app.desk()):
+            found.append(await answers(desk, scene))
+    return found[0], found[1]
+
+
+async def answers(desk: Any, scene: Scene) -> list[Any]:
+    wish = OperationWish(action="replay", filter=TaskSelection(status="failed"), dry_run=True)
+    planned = await desk.start_operation(wish)
+    now = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+    audit = await desk.audits(limit=5)
+    with pytest.raises(UnknownOperation):
+        await desk.operation(new_id())
+    with pytest.raises(UnknownKey):
+        await desk.key("nobody")
+    return [
+        (planned.matched, planned.sample, planned.state),
+        await desk.operations(),
+        (await desk.series(now - timedelta(hours=1), now)).bounds,
+        audit.next_before,
+        (await desk.logs(scene.tasks["paid"])).data,
+        await desk.task_types(),
+        await desk.dead_letter_groups(),
+        await desk.recoveries(),
+        (await desk.flow(scene.tasks["waits"])).task,
+    ]
 
 
 def test_the_doctor_visits_an_api(shell: Shell):

@@ -83,5 +83,24 @@ def test_a_project_is_served_while_it_is_written(shell: Shell):
     until(lambda: shell.rows("select 1 as n from workers where status = 'ready'") == [], "all gone")
 
 
+def test_what_was_served_goes_with_whoever_served_it(shell: Shell):
+    """Also when that is killed."""
+    dev = shell.start("dev", "--no-api", "--app", "shop")
+    dev.line("is ready")
+    dev.send(signal.SIGKILL)
+    dev.end()
+    until(lambda: shell.rows("select 1 as n from workers where status = 'ready'") == [], "all gone")
+
+
+def test_an_api_is_served_too_where_it_is_installed(shell: Shell):
+    dev = shell.start("dev", "--app", "shop", "--port", "0")
+    url = dev.line("api is ready: ").split(" ")[3].rstrip(",")
+    task = shell.says("enqueue", "add", "1", "2", "--api", url)
+    assert shell.says("tasks", "wait", task, "--api", url, "--timeout", "60") == "3"
+    dev.send(signal.SIGTERM)
+    assert dev.end() == 0
+    assert "does not answer" in shell.fails(4, "tasks", "ls", "--api", url)
+
+
 def test_dev_needs_an_app(shell: Shell):
     assert "--app" in shell.fails(2, "dev")

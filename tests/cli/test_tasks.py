@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from tests.cli.scene import Scene
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, until
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
 
@@ -113,6 +113,17 @@ def test_the_result_of_a_task_is_waited_for(scene: Scene):
     assert (found["status"], found["result"]) == ("done", "paid")
 
 
+def test_what_an_attempt_wrote_into_the_log_is_shown(either: Shell):
+    either.worker("--poll-min", "0.05")
+    task = either.says("enqueue", "--app", "shop", "speak", '"aloud\\u001b[31m"')
+    either.says("tasks", "wait", task, "--timeout", "60")
+    until(lambda: "says" in either.says("tasks", "logs", task), "the line is kept")
+    _, line = either.says("tasks", "logs", task).splitlines()
+    assert line.split("\t")[2:] == ["WARNING", "shop", r"says aloud\x1b[31m"]
+    (found,) = json.loads(either.says("tasks", "logs", task, "-o", "json"))
+    assert found["message"] == "says aloud\x1b[31m"
+
+
 def test_what_has_happened_is_told_in_order(scene: Scene):
     lines = scene.says("tasks", "tail", "--no-follow", "-o", "jsonl").splitlines()
     events = [json.loads(line) for line in lines]
@@ -137,7 +148,7 @@ def test_what_happens_is_told_as_it_happens(either: Shell):
     assert following.end() == 130
 
 
-@pytest.mark.parametrize("verb", ["show", "retry", "cancel", "wait"])
+@pytest.mark.parametrize("verb", ["show", "logs", "retry", "cancel", "wait"])
 def test_ids_that_nobody_knows_are_told_apart_from_those_that_are_none(scene: Scene, verb: str):
     assert "no such task" in scene.shell.fails(3, "tasks", verb, NOBODY)
     assert "is not the id of a task" in scene.shell.fails(2, "tasks", verb, "7")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["Cells", "csv_cell", "plain_json", "safe", "span"]
+__all__ = ["Cells", "csv_cell", "plain_json", "safe", "safe_json", "span"]
 
 # Control characters (escape sequences begin with one), and those that turn the writing direction.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -26,10 +26,14 @@ def _written(char: str) -> str:
 
 
 def plain_json(value: Any) -> str:
-    """Valid JSON on one line. What msgspec leaves as it is, and a terminal would obey, is escaped:
-    programs read the same value."""
-    text = msgspec.json.encode(value, enc_hook=_plain).decode()
-    return _UNSAFE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+    """Valid JSON on one line."""
+    return safe_json(msgspec.json.encode(value, enc_hook=str).decode())
+
+
+def safe_json(text: str) -> str:
+    """What a terminal would obey in a text that is JSON is escaped: programs read the same value.
+    Only strings can hold it, other than the white space between values."""
+    return _UNSAFE.sub(lambda m: m[0] if m[0] == "\n" else f"\\u{ord(m[0]):04x}", text)
 
 
 def csv_cell(value: Any) -> str:

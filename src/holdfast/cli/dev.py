@@ -20,7 +20,7 @@ __all__ = ["dev"]
 @click.option("--queues", type=LABELS, help="Take only these queues.")
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=8, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where the API listens.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--no-api", is_flag=True, help="Only the worker.")
 @click.option(
     "--watch",
@@ -51,11 +51,10 @@ def dev(
     worker = ["worker", "--app", place, "--concurrency", str(concurrency), "--drain-timeout", "3s"]
     if queues:
         worker += ["--queues", ",".join(queues)]
-    # Where the parent is gone they go too: their stdin ends.
-    commands = {"worker": [sys.executable, "-m", "holdfast", *worker, "--with-parent"]}
+    leashed = [sys.executable, "-m", "holdfast.cli.leash"]
+    commands = {"worker": [*leashed, *worker]}
     if not no_api and _has_api():
-        api = ["api", "--app", place, "--host", host, "--port", str(port)]
-        commands["api"] = [sys.executable, "-m", "holdfast", *api]
+        commands["api"] = [*leashed, "api", "--app", place, "--host", host, "--port", str(port)]
     elif not no_api:
         say("no API: it comes with pip install 'holdfast[server]'")
     say(f"serving {place} with {' and '.join(commands)}; changes below {watch} start it anew")

@@ -8,6 +8,7 @@ from uuid import UUID
 import click
 
 from holdfast.cli.asking import TASK, Asking, asks
+from holdfast.cli.cells import safe_json
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
 from holdfast.cli.options import app_option
@@ -87,7 +88,7 @@ def export(at: Asking, task: UUID) -> None:
 
     It holds the arguments and results of the run as they are stored.
     """
-    click.echo(at.ask(lambda desk: desk.export(task)).decode())
+    click.echo(safe_json(at.ask(lambda desk: desk.export(task)).decode()))
 
 
 @flows.command()

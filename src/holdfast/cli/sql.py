@@ -26,7 +26,7 @@ def sql(query: str, store: str | None, output: str) -> None:
     if output == "table":
         table(columns, rows)
     else:
-        Printer(output).many([dict(zip(columns, row, strict=True)) for row in rows], ())
+        Printer(output).many([_record(columns, row) for row in rows], ())
 
 
 async def _ask(store: str | None, query: str) -> tuple[list[str], list[Any]]:
@@ -34,3 +34,9 @@ async def _ask(store: str | None, query: str) -> tuple[list[str], list[Any]]:
 
     async with local_app(store) as app:
         return await (await app.home.client()).store.query(query)
+
+
+def _record(columns: list[str], row: Any) -> dict[str, Any]:
+    """Bytes as people write them."""
+    values = (value.hex() if isinstance(value, bytes) else value for value in row)
+    return dict(zip(columns, values, strict=True))

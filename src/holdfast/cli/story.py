@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from holdfast.cli import timeline
-from holdfast.cli.cells import safe
+from holdfast.cli.cells import safe, safe_json
 from holdfast.cli.following import refusals
 from holdfast.cli.render import Printer
 from holdfast.desk.desk import Desk
@@ -53,7 +53,7 @@ def tell(out: Printer, story: Story, *, arguments: bytes | None = None) -> None:
         return
     out.facts(_facts(story.task))
     if arguments is not None:
-        out.facts([("arguments", safe(arguments.decode("utf-8", "replace")))])
+        out.facts([("arguments", safe_json(arguments.decode("utf-8", "replace")))])
     _timeline(story)
     for reason in story.why:
         click.echo(safe(f"why: {reason.why}"))

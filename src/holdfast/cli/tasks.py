@@ -8,11 +8,13 @@ from uuid import UUID
 import click
 
 from holdfast.cli.asking import TASK, Asking, asks
+from holdfast.cli.cells import safe_json
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
 from holdfast.cli.options import SPAN
 from holdfast.cli.render import Column, Printer, say
 from holdfast.desk.desk import Desk
+from holdfast.desk.papers import LogView
 from holdfast.desk.shapes import Changed, ResultView, TaskQuery
 
 __all__ = ["TASKS", "awaited", "filters", "outcome", "tasks", "told"]
@@ -30,6 +32,15 @@ TASKS = (
     Column("created", lambda t: t.created_at),
     Column("due", lambda t: t.run_at if t.status in ("pending", "waiting") else None),
     Column("ended", lambda t: t.finished_at),
+)
+
+
+_LINES = (
+    Column("fence", lambda line: line.fence),
+    Column("at", lambda line: line.at),
+    Column("level", lambda line: line.level),
+    Column("logger", lambda line: line.logger),
+    Column("message", lambda line: line.message),
 )
 
 
@@ -89,6 +100,27 @@ def show(at: Asking, task: UUID) -> None:
     from holdfast.cli.story import Story, tell
 
     tell(at.out, at.ask(lambda desk: Story.of(desk, task)))
+
+
+@tasks.command()
+@click.argument("task", type=TASK)
+@asks
+def logs(at: Asking, task: UUID) -> None:
+    """What the attempts of a TASK wrote into the log, in order."""
+
+    async def all_of_them(desk: Desk) -> list[LogView]:
+        page = await desk.logs(task)
+        lines = page.data
+        while page.next_cursor is not None:
+            page = await desk.logs(task, cursor=page.next_cursor)
+            lines += page.data
+        return lines
+
+    found = at.ask(all_of_them)
+    at.out.many(found, _LINES)
+    for line in found:
+        if line.left_out:
+            say(f"{line.left_out} more lines of the attempt with fence {line.fence} were not kept")
 
 
 @tasks.command()
@@ -171,7 +203,7 @@ def outcome(out: Printer, found: ResultView, timeout: timedelta) -> None:
     if not out.for_people:
         out.one(found, lambda _: ())
     elif found.status == "done":
-        out.line(bytes(found.result).decode())
+        click.echo(safe_json(bytes(found.result).decode()))
     if found.status in ("failed", "cancelled"):
         error = found.error
         said = f"{error.type}: {error.message}" if error else "somebody asked for it"

@@ -1,14 +1,14 @@
 """The desk over HTTP: the same answers, and the same errors, as `local` gives over a store."""
 
-import re
 from collections.abc import Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
 
-from holdfast.desk.line import Answer, Line
+from holdfast.desk.line import Line
+from holdfast.desk.remote_office import RemoteOffice
 from holdfast.desk.shapes import (
     Accepted,
     AttemptView,
@@ -30,35 +30,17 @@ from holdfast.desk.shapes import (
     WhyView,
     WorkerView,
 )
-from holdfast.errors import (
-    HoldfastError,
-    InvalidInput,
-    KeyConflict,
-    NotAStore,
-    Refused,
-    StoreError,
-    StoreUnreachable,
-    UnknownTask,
-    UnknownType,
-    UnknownWorker,
-)
+from holdfast.desk.wire import PAGE, KeyTaken, NotPossible, TypeUnknown
+from holdfast.errors import HoldfastError, KeyConflict, UnknownTask, UnknownType, UnknownWorker
 
 __all__ = ["RemoteDesk"]
 
-T = TypeVar("T")
-_PAGE = 500  # the most that an API answers at once
-_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-
-class _Listed(msgspec.Struct, Generic[T], frozen=True):
-    data: list[T]
-
-
-class RemoteDesk:
+class RemoteDesk(RemoteOffice):
     """Keeps `holdfast.desk.desk.Desk`."""
 
     def __init__(self, url: str, *, token: str | None = None) -> None:
-        self._line = Line(url, token)
+        super().__init__(Line(url, token))
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────
 
@@ -67,11 +49,11 @@ class RemoteDesk:
             return await self._many(
                 "POST", "/v1/tasks/batch", Accepted, body={"tasks": _said(wishes)}
             )
-        except _KeyTaken as taken:
+        except KeyTaken as taken:
             first = wishes[0]
             key, tenant = first.idempotency_key or "", first.tenant_id or "default"
             raise _worded(KeyConflict(key, tenant, taken.existing), str(taken)) from None
-        except _TypeUnknown as unknown:
+        except TypeUnknown as unknown:
             names = {wish.type for wish in wishes}
             named = next((name for name in names if repr(name) in str(unknown)), wishes[0].type)
             raise _worded(UnknownType(named, ()), str(unknown)) from None
@@ -84,7 +66,7 @@ class RemoteDesk:
         }
         data: list[TaskView] = []
         while True:
-            asked["limit"] = min(query.limit - len(data), _PAGE)
+            asked["limit"] = min(query.limit - len(data), PAGE)
             page = await self._one("GET", "/v1/tasks", TaskPage, query=asked)
             data += page.data
             if page.next_cursor is None or len(data) >= query.limit:
@@ -121,7 +103,7 @@ class RemoteDesk:
     # ── dead letters ─────────────────────────────────────────────────────────────────────────
 
     async def dead_letter_groups(self, limit: int = 50) -> list[DeadLetterGroupView]:
-        query = {"limit": min(limit, _PAGE)}
+        query = {"limit": min(limit, PAGE)}
         return await self._many("GET", "/v1/dead-letters/groups", DeadLetterGroupView, query=query)
 
     async def replay(self, ids: Sequence[UUID]) -> Changed:
@@ -147,7 +129,7 @@ class RemoteDesk:
         path, body = f"/v1/flows/{id}/signals/{_part(name)}", {"payload": payload}
         try:
             await self._one("POST", path, msgspec.Raw, body=body, of=UnknownTask([id]))
-        except _NotPossible:
+        except NotPossible:
             return False
         return True
 
@@ -182,14 +164,14 @@ class RemoteDesk:
     async def leases(
         self, *, expired: bool = False, worker: str | None = None, limit: int = 500
     ) -> list[LeaseShape]:
-        query = {"expired": expired, "worker_id": worker, "limit": min(limit, _PAGE)}
+        query = {"expired": expired, "worker_id": worker, "limit": min(limit, PAGE)}
         return await self._many("GET", "/v1/leases", LeaseShape, query=query)
 
     async def recover(self, *, dry_run: bool = False) -> RecoveryRun:
         return await self._one("POST", "/v1/recoveries", RecoveryRun, query={"dry_run": dry_run})
 
     async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[RecoveryView]:
-        query = {"before": before, "limit": min(limit, _PAGE)}
+        query = {"before": before, "limit": min(limit, PAGE)}
         return await self._many("GET", "/v1/recoveries", RecoveryView, query=query)
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
@@ -197,80 +179,11 @@ class RemoteDesk:
         return await self._one("GET", "/distributed/stats", Stats, query=query)
 
     async def events(self, after: int = 0, limit: int = 500) -> EventPage:
-        query = {"after": after, "limit": min(limit, _PAGE), "format": "json"}
+        query = {"after": after, "limit": min(limit, PAGE), "format": "json"}
         return await self._one("GET", "/v1/events", EventPage, query=query)
 
     async def task_types(self) -> list[TaskType]:
         return await self._many("GET", "/v1/task-types", TaskType)
-
-    # ── asking ───────────────────────────────────────────────────────────────────────────────
-
-    async def _many(self, method: str, path: str, kind: type[T], **more: Any) -> list[T]:
-        found: _Listed[T] = await self._one(method, path, _Listed[kind], **more)  # type: ignore[valid-type]
-        return found.data
-
-    async def _one(
-        self,
-        method: str,
-        path: str,
-        kind: type[T],
-        *,
-        query: dict[str, Any] | None = None,
-        body: Any = None,
-        of: HoldfastError | None = None,
-        patience: float = 0.0,
-    ) -> T:
-        """`of`: what it means that nobody knows the thing that was asked for."""
-        data = None if body is None else msgspec.json.encode(body)
-        answer = await self._line.ask(method, path, query=query, body=data, patience=patience)
-        if not 200 <= answer.status < 300:
-            self._raise(answer, of)
-        try:
-            return msgspec.json.decode(answer.body, type=kind)
-        except msgspec.DecodeError:
-            raise self._no_api() from None
-
-    def _raise(self, answer: Answer, of: HoldfastError | None) -> NoReturn:
-        problem = answer.problem()
-        said = problem.detail or problem.title or f"status {answer.status}"
-        match answer.status, problem.code:
-            case 404, "not_found" if of is not None:
-                raise of
-            case 409, "key_conflict":
-                raise _KeyTaken(said)
-            case 409, "not_possible":
-                raise _NotPossible(said)
-            case 422, "unknown_type":
-                raise _TypeUnknown(said)
-            case ((401 | 403), _):
-                raise Refused(f"{self._line.name} refuses: {said}; see --token-file")
-            case ((429 | 502 | 503 | 504), _):
-                raise StoreUnreachable(f"{self._line.name}: {said}")
-            case ((400 | 409 | 412 | 413 | 415 | 422), code) if code:
-                raise InvalidInput(said)
-            case status, _ if status >= 500:
-                raise StoreError(f"{self._line.name}: {said}")
-        raise self._no_api()
-
-    def _no_api(self) -> NotAStore:
-        return NotAStore(
-            f"{self._line.name} is no Holdfast API that this release understands; check --api"
-        )
-
-
-class _NotPossible(InvalidInput):
-    """409: what was asked for does not fit how things stand."""
-
-
-class _KeyTaken(InvalidInput):
-    @property
-    def existing(self) -> str:
-        found = _ID.search(str(self))
-        return found[0] if found else "another one"
-
-
-class _TypeUnknown(InvalidInput):
-    pass
 
 
 def _part(name: str) -> str:
