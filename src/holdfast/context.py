@@ -208,6 +208,11 @@ class Context:
         return self.claimed.parent
 
     @property
+    def root(self) -> UUID:
+        """The topmost ancestor of this task; itself where it has none."""
+        return self.claimed.root or self.claimed.parent or self.task_id
+
+    @property
     def logger(self) -> logging.Logger:
         """Its records carry the task, once `install_structured_logging` was called."""
         return logger

@@ -145,3 +145,18 @@ async def test_a_claim_tells_which_functions_have_a_journal(store):
     assert not again[second.task].recorded
     held = await store.claimed(worker=WORKER, grant=again[first.task].lease.grant)
     assert [task.lease.task for task in held if task.recorded] == [first.task]
+
+
+async def test_a_claim_tells_the_root_of_a_family(store):
+    """A lost answer that is asked for again tells it as well."""
+    top = await parent_of(store)
+    middle = draft(parent=top.lease.task)
+    await store.record(top.lease, [ASK], children=[middle])
+    (held,) = await claim(store)
+    assert (held.parent, held.root) == (top.lease.task, top.lease.task)
+    await store.record(held.lease, [ASK], children=[draft(parent=middle.id) for _ in range(2)])
+    below = await claim(store)
+    assert [(task.parent, task.root) for task in below] == [(middle.id, top.lease.task)] * 2
+    again = await store.claimed(worker=WORKER, grant=below[0].lease.grant)
+    assert [task.root for task in again] == [top.lease.task] * 2
+    assert top.root is None

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import Holdfast, RetryPolicy, TaskCancelled, TaskFailed, current
 from holdfast.flow import arrivals
+from holdfast.observers import log
 from holdfast.tasks.task import TaskStatus
 from tests.flow.acts import ONCE, SOON, number_of, status, waits
 from tests.work.bench import Bench, until
@@ -348,3 +349,22 @@ async def test_a_draining_worker_puts_down_what_waits(bench: Bench) -> None:
 
         await until(asked)
     assert await status(bench, task) is TaskStatus.WAITING
+
+
+async def test_a_task_knows_its_parent_and_the_root_of_its_family(bench: Bench) -> None:
+    seen: dict[int, tuple[Any, ...]] = {}
+
+    @bench.app.durable(name="deep")
+    async def deep(levels: int) -> None:
+        here = current()
+        fields = log.fields_of(here)
+        seen[levels] = here.task_id, here.parent, here.root, fields["holdfast_root_id"]
+        if levels:
+            await asyncio.gather(deep(levels - 1), Holdfast.sleep(0))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(deep, 3)
+        await task.result(timeout=60)
+    assert {(root, field) for _, _, root, field in seen.values()} == {(task.id, str(task.id))}
+    assert [seen[n][1] for n in (2, 1, 0)] == [seen[n][0] for n in (3, 2, 1)]
+    assert seen[3][1] is None

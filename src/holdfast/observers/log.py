@@ -84,7 +84,7 @@ def fields_of(context: Context | None) -> dict[str, Any]:
         return dict.fromkeys(_FIELDS, "")
     return {
         "holdfast_task_id": str(context.task_id),
-        "holdfast_root_id": str(context.parent or context.task_id),
+        "holdfast_root_id": str(context.root),
         "holdfast_attempt": context.attempt,
         "holdfast_worker_id": context.worker_id,
         "holdfast_queue": context.queue,

@@ -29,6 +29,7 @@ class Base:
         self._driver = driver
         self._lane_ids: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
+        self._roots: dict[UUID, UUID] = {}  # by parent
         self._owed: WeakKeyDictionary[Any, frozenset[UUID]] = WeakKeyDictionary()
 
     async def _call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:

@@ -22,6 +22,7 @@ from holdfast.tasks.task import Claimed, Lease, plain
 __all__ = ["Working", "seconds_of"]
 
 MOST_CLAIMED = 10_000
+_MOST_ROOTS = 10_000  # that are remembered
 _WHOLE = (
     ("slots", 1, 1_000_000),
     ("active", 0, 1_000_000),
@@ -219,9 +220,29 @@ class Working(Base):
         if specials:
             more = zip(max_tries, policies, parents, cancels, expireds, alones, strict=True)
             self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
+            if parents.count(None) < len(parents):
+                await self._tell_roots(claimed)
         if any(task.lease.fence > 1 for task in claimed):
             await self._tell_past(claimed)
         return claimed
+
+    async def _tell_roots(self, claimed: list[Claimed]) -> None:
+        """Of children only. They come in families, and an ancestor stays what it is: most are
+        known from before."""
+        roots = self._roots
+        if len(roots) > _MOST_ROOTS:
+            roots.clear()
+        new = {task.parent for task in claimed if task.parent and task.parent not in roots}
+        if new:
+            try:
+                rows = await self._call("roots", ids=sorted(new))
+            except StoreError:  # they are granted, and must be run
+                rows = []
+            roots |= {self._driver.uuid(id): self._driver.uuid(root) for id, root in rows}
+        for place, task in enumerate(claimed):
+            if task.parent:
+                root = roots.get(task.parent, task.parent)
+                claimed[place] = msgspec.structs.replace(task, root=root)
 
     async def _tell_past(self, claimed: list[Claimed]) -> None:
         """Only what was granted before has one."""

@@ -151,6 +151,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_tries: int | None = None
     retry: RetryPolicy | None = None
     parent: UUID | None = None
+    root: UUID | None = None  # the topmost ancestor, where there is a parent
     cancel_requested: bool = False
     expired: bool = False
     alone: bool = False  # lost before in company: must run as the only task of its process

@@ -105,3 +105,18 @@ select
 from open c
 join holdfast.task t on t.id = any (array[c.id])
 order by c.id
+
+-- The topmost ancestors.
+-- name: roots
+with recursive up (id, at, height) as (
+  select a.id, a.id, 0
+  from unnest(:ids::uuid[]) as a (id)
+  union all
+  select u.id, t.parent, u.height + 1
+  from up u
+  join holdfast.task t on t.id = any (array[u.at])
+  where t.parent is not null
+)
+select distinct on (u.id) u.id, u.at
+from up u
+order by u.id, u.height desc

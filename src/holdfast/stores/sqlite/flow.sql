@@ -167,3 +167,18 @@ select
 from open c
 cross join task t on t.id = c.id
 order by c.id
+
+-- The topmost ancestor.
+-- name: roots
+with recursive up (at, height) as (
+  select :id, 0
+  union all
+  select t.parent, u.height + 1
+  from up u
+  cross join task t on t.id = u.at
+  where t.parent is not null
+)
+select :id, u.at
+from up u
+order by u.height desc
+limit 1

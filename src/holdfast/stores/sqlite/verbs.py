@@ -117,6 +117,7 @@ VERBS: dict[str, Verb] = {
     "send_signal": _procedure(flow.send_signal),
     "wake_up": _procedure(later.wake_up),
     "orphans": _statement("orphans"),
+    "roots": _for_each_id("roots"),
     # upkeep
     "promote": _procedure(later.promote),
     "lapsed": _procedure(upkeep.lapsed, writes=False),
