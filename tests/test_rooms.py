@@ -30,7 +30,7 @@ EXCEPTIONS = {
     "stores/upkeep.py": {"random.random"},  # the jitter of a lost task's retry
     "upkeep/keeping.py": {"random.random"},  # so that not all sweep at one time
     "work/attempt.py": {"random.random"},  # the jitter of a retry
-    "work/worker.py": {"random.random"},  # so that not all poll at one time
+    "work/looking.py": {"random.random"},  # so that not all poll at one time
     "stores/postgres/driver.py": {"random.random"},  # how long to step aside after a deadlock
 }
 

@@ -11,11 +11,12 @@ early or late, and still only one holds a task.
 
 import sys
 import time
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Clock", "ManualClock", "SystemClock"]
+__all__ = ["Clock", "ManualClock", "SystemClock", "here", "lap"]
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
@@ -111,3 +112,13 @@ def _sysctl(name: bytes) -> str:
     if ask(name, value, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
         raise OSError(ctypes.get_errno(), f"no {name.decode()}")
     return value.value.decode()
+
+
+def here() -> datetime:
+    """What people see on the clock of this machine. It decides nothing."""
+    return datetime.now(UTC)
+
+
+def lap() -> float:
+    """Seconds since some moment: to tell people how long something took."""
+    return time.perf_counter()

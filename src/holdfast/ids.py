@@ -2,12 +2,23 @@
 
 import os
 import random
+import secrets
+import string
 import threading
 import time
 from hashlib import blake2b
 from uuid import UUID, uuid4
 
-__all__ = ["chance", "derived_id", "new_grant", "new_id", "new_uuid", "new_worker_id"]
+__all__ = [
+    "chance",
+    "derived_id",
+    "new_grant",
+    "new_id",
+    "new_uuid",
+    "new_worker_id",
+    "random_bytes",
+    "random_text",
+]
 
 _lock = threading.Lock()
 _last = 0
@@ -52,3 +63,14 @@ def new_uuid() -> UUID:
 def chance() -> float:
     """From 0 to 1."""
     return random.random()
+
+
+def random_bytes(count: int) -> bytes:
+    """For keys."""
+    return os.urandom(count)
+
+
+def random_text(length: int) -> str:
+    """Letters and digits that nobody can guess."""
+    letters = string.ascii_letters + string.digits
+    return "".join(secrets.choice(letters) for _ in range(length))

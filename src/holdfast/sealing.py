@@ -8,7 +8,6 @@ made of the value, under the key), since whoever asks again after a lost answer 
 import base64
 import binascii
 import hmac
-import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -16,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.errors import InvalidInput, Sealed
+from holdfast.ids import random_bytes
 
 __all__ = ["KeyRing"]
 
@@ -61,7 +61,7 @@ class KeyRing:
     @staticmethod
     def make() -> str:
         """A new key as text, for `parse` under a name of yours."""
-        return base64.b64encode(os.urandom(32)).decode()
+        return base64.b64encode(random_bytes(32)).decode()
 
     def seal(self, data: bytes, task: UUID, place: str) -> bytes:
         """For this place of this task."""

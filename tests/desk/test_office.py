@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast
-from holdfast.desk import secrets
+from holdfast.desk import keys
 from holdfast.desk.caller import Caller
 from holdfast.desk.local import LocalDesk
 from holdfast.desk.papers import KeyWish, OperationWish, TaskSelection
@@ -31,13 +31,13 @@ async def make(desk: LocalDesk, count: int, **wish: object) -> list[UUID]:
 
 async def test_a_key_is_shown_once_and_proves_itself(app: Holdfast, desk: LocalDesk) -> None:
     made = await desk.create_key(KeyWish(name="ci", scopes=["viewer"], expires="1h"))
-    shown = secrets.read(made.key)
+    shown = keys.read(made.key)
     assert shown is not None
     store = (await app.home.client()).store
     record = await store.key(shown.id)
     assert record is not None
     assert shown.proves(record.digest)
-    other = secrets.read(made.key[:-1] + ("a" if made.key[-1] != "a" else "b"))
+    other = keys.read(made.key[:-1] + ("a" if made.key[-1] != "a" else "b"))
     assert other is not None
     assert not other.proves(record.digest)
     (listed,) = await desk.keys()
@@ -52,7 +52,7 @@ async def test_a_key_is_shown_once_and_proves_itself(app: Holdfast, desk: LocalD
     "text", ["", "hf_", "hf_abcdefgh_short", "x" * 500, "hf_abcdefgh_" + "é" * 32]
 )
 def test_what_is_no_key_is_none(text: str) -> None:
-    assert secrets.read(text) is None
+    assert keys.read(text) is None
 
 
 async def test_nobody_gives_away_more_than_they_have(app: Holdfast, desk: LocalDesk) -> None:

@@ -9,6 +9,8 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.clock import here
+
 __all__ = ["Cells", "csv_cell", "plain_json", "safe", "safe_json", "span"]
 
 # Control characters (escape sequences begin with one), and those that turn the writing direction.
@@ -87,7 +89,7 @@ class Cells:
     """How values are written in tables. `relative`: instants as time ago or to come."""
 
     def __init__(self, *, relative: bool, now: datetime | None = None) -> None:
-        self._relative, self._now = relative, now or datetime.now(UTC)
+        self._relative, self._now = relative, now or here()
 
     def text(self, value: Any) -> str:
         match value:

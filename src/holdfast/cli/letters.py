@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from holdfast.cli.cells import safe, span
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.render import say
+from holdfast.clock import here
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import Changed, TaskQuery, TaskView
 
@@ -44,7 +45,7 @@ class Wanted(NamedTuple):
         error: str | None,
         since: timedelta | None,
     ) -> "Wanted":
-        start = datetime.now(UTC) - since if since is not None else None
+        start = here() - since if since is not None else None
         return cls(queue, type, tenant, error, start)
 
     @property

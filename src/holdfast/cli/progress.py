@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
+
+from holdfast.clock import lap
 
 __all__ = ["progress_bar"]
 
@@ -15,14 +16,14 @@ _AFTER = 1.0
 def progress_bar(total: int, what: str) -> Iterator[Callable[[int], None]]:
     """Call what it yields with how many more are done. Drawn on a terminal only, on stderr, and
     only once the work has taken a second."""
-    began, done = monotonic(), 0
+    began, done = lap(), 0
     bar: Any = None
     task: Any = None
 
     def advance(count: int) -> None:
         nonlocal bar, task, done
         done += count
-        if not sys.stderr.isatty() or monotonic() - began < _AFTER:
+        if not sys.stderr.isatty() or lap() - began < _AFTER:
             return
         if bar is None:
             from rich.console import Console

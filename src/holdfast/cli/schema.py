@@ -1,6 +1,6 @@
 """Where the schema of a store stands, and the SQL that brings it up to this release."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -74,7 +74,7 @@ def fits(found: list[Moved]) -> bool:
 def _instant(value: Any) -> datetime:
     if isinstance(value, datetime):
         return value
-    return datetime.fromtimestamp(value / 1_000_000, UTC)
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
 
 
 def written(url: str, *, after: int) -> str:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from holdfast.cli import timeline
 from holdfast.cli.cells import safe, safe_json
 from holdfast.cli.following import refusals
 from holdfast.cli.render import Printer
+from holdfast.clock import here
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import AttemptView, EventView, TaskView, WhyView
 from holdfast.errors import Refused
@@ -95,7 +95,7 @@ def _progress(task: TaskView) -> str | None:
 
 def _timeline(story: Story) -> None:
     signs = timeline.DRAWN if _speaks_unicode() else timeline.ASCII
-    now = datetime.now(UTC)
+    now = here()
     found = timeline.parts(story.task, story.attempts, now)
     click.echo()
     click.echo(f"timeline  {timeline.spent(found)}")

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.answers import TaskFilter
-from holdfast.desk import secrets
+from holdfast.desk import keys
 from holdfast.desk.base import Base
 from holdfast.desk.caller import ROLES, SCOPES
 from holdfast.desk.papers import (
@@ -47,7 +47,7 @@ class Office(Base):
         scopes = self._scopes(wish.scopes)
         tenant = self._tenant_of_key(wish.tenant_id)
         expires = None if wish.expires is None else duration("expires", wish.expires)
-        id, key, digest = secrets.make()
+        id, key, digest = keys.make()
         await self._note("key.create", id, name=wish.name, scopes=scopes, tenant=tenant)
         await self._store.add_key(
             id,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from holdfast.app import Holdfast
 from holdfast.desk.caller import Caller
-from holdfast.desk.secrets import read
+from holdfast.desk.keys import read
 from holdfast.errors import HoldfastError
 from holdfast.records import KeyRecord
 from holdfast.store import Store

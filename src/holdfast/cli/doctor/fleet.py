@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from holdfast.cli.cells import span
 from holdfast.cli.doctor.finding import Finding, fail, ok, warn
+from holdfast.clock import here
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import LeaseShape, QueueView, TaskQuery, WorkerView
 
@@ -19,9 +20,9 @@ _LIVE = ("starting", "ready", "blocked", "deaf")
 
 
 async def clock(desk: Desk) -> Finding:
-    before = datetime.now(UTC)
+    before = here()
     stats = await desk.stats()
-    after = datetime.now(UTC)
+    after = here()
     ahead = (before + (after - before) / 2 - stats.server_time).total_seconds()
     doubt = (after - before).total_seconds() / 2
     if abs(ahead) - doubt <= _SKEW:

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from time import perf_counter
 
 from holdfast.cli.asking import Asking, local_app
 from holdfast.cli.doctor import fleet, inside
 from holdfast.cli.doctor.finding import CHECKS, Finding, fail, ok, skipped
 from holdfast.cli.exits import Stop
+from holdfast.clock import lap
 from holdfast.desk.desk import Desk
 from holdfast.errors import HoldfastError, StoreError
 
@@ -46,7 +46,7 @@ class Visit:
 
     async def _remote(self) -> AsyncIterator[Finding]:
         async with self._at.desk() as desk:
-            began = perf_counter()
+            began = lap()
             await desk.stats()
             yield ok("HF101", f"the API answers in {_ms(began)}")
             for code in _ONLY_WITH_A_STORE:
@@ -75,7 +75,7 @@ class Visit:
     async def _door(self, url: str) -> AsyncIterator[Finding]:
         from holdfast.cli.schema import standing
 
-        began = perf_counter()
+        began = lap()
         try:
             made = await standing(url)
         except StoreError as error:
@@ -99,4 +99,4 @@ class Visit:
 
 
 def _ms(began: float) -> str:
-    return f"{(perf_counter() - began) * 1000:.0f} ms"
+    return f"{(lap() - began) * 1000:.0f} ms"

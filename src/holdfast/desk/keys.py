@@ -2,13 +2,12 @@
 
 import hmac
 import re
-import secrets
-import string
 from hashlib import sha256
+
+from holdfast.ids import random_text
 
 __all__ = ["Secret", "is_key", "make", "read"]
 
-_LETTERS = string.ascii_letters + string.digits
 _FORM = re.compile(r"hf_([A-Za-z0-9]{8})_([A-Za-z0-9]{32})")
 
 
@@ -26,7 +25,7 @@ class Secret:
 
 def make() -> tuple[str, str, bytes]:
     """A new key: its id, the key as its owner will show it, and what is stored of it."""
-    id, secret = _random(8), _random(32)
+    id, secret = random_text(8), random_text(32)
     return id, f"hf_{id}_{secret}", _digest_of(secret)
 
 
@@ -42,7 +41,3 @@ def is_key(text: str) -> bool:
 
 def _digest_of(secret: str) -> bytes:
     return sha256(secret.encode()).digest()
-
-
-def _random(length: int) -> str:
-    return "".join(secrets.choice(_LETTERS) for _ in range(length))
