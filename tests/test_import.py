@@ -48,7 +48,8 @@ def test_importing_holdfast_brings_nothing_heavy():
 
 def test_importing_holdfast_is_quicker_than_importing_what_it_needs_of_the_library():
     """0.15 s is promised for both; on this machine, now, they may take a few times as long."""
-    assert min(float(*said(COSTS)) for _ in range(5)) < 1.0  # about a half
+    # About a half in quiet; a single one of the heavy ones would make it five.
+    assert min(float(*said(COSTS)) for _ in range(5)) < 2.0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.answers import Cancelling, Ending
 from holdfast.context import Context, entered
 from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
@@ -110,7 +111,8 @@ class Client:
         return ids
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
-        ids = await self._accept(drafts, conn)
+        with tracing.sending(drafts) as traced:
+            ids = await self._accept(traced, conn)
         if conn is None:  # the caller's transaction carries its own hints, and may not commit
             if self._told:
                 self._told([d for d, id in zip(drafts, ids, strict=True) if d.id == id])

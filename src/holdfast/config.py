@@ -12,7 +12,6 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.sealing import KeyRing
 from holdfast.tasks.durations import duration, longer_than_nothing
 from holdfast.tasks.names import check_labels, check_name
 
@@ -118,6 +117,8 @@ def _yes(name: str, text: str) -> bool:
 
 
 def _ring(name: str, text: str) -> str:
+    from holdfast.sealing import KeyRing  # which most never need
+
     KeyRing.parse(text)
     return text
 

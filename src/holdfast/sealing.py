@@ -82,10 +82,9 @@ class KeyRing:
         except (binascii.Error, ValueError):
             raise Sealed("it does not belong here, or was altered") from None
 
-    def fingerprint(self, type: str, data: bytes) -> bytes:
+    def fingerprint(self, plain: bytes) -> bytes:
         """Equal work has equal ones, whatever seals it; they tell nothing of the data."""
-        last = list(self._keys.values())[-1]
-        return last.mark(type.encode() + b"\0" + data)[:16]
+        return list(self._keys.values())[-1].mark(plain)[:16]
 
 
 class _Key:

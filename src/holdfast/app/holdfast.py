@@ -26,7 +26,6 @@ from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
 from holdfast.registry import Durable, Registry, durable, functions
-from holdfast.sealing import KeyRing
 from holdfast.tasks.durations import Duration
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.upkeep.letters import tell_of_recovered
@@ -35,6 +34,7 @@ from holdfast.work.status import WorkerLifecycle, WorkerState
 if TYPE_CHECKING:
     from holdfast.desk.caller import Caller
     from holdfast.desk.local import LocalDesk
+    from holdfast.sealing import KeyRing
 
 __all__ = ["Holdfast"]
 
@@ -70,7 +70,7 @@ class Holdfast:
         metrics: MetricsRecorder | None = None,
         observers: Iterable[Observer] = (),
         clock: Clock | None = None,
-        encryption: KeyRing | None = None,
+        encryption: "KeyRing | None" = None,
     ) -> None:
         if store is not None and backend is not None:
             raise InvalidInput("give the store as a URL or as a backend, not both")
@@ -100,9 +100,12 @@ class Holdfast:
         self._portal = Portal()
         self._lifecycles: list[WorkerLifecycle] = []
 
-    def _ring(self) -> KeyRing | None:
-        keys = self.config.encryption_keys
-        return KeyRing.parse(keys) if keys else None
+    def _ring(self) -> "KeyRing | None":
+        if self.config.encryption_keys is None:
+            return None
+        from holdfast.sealing import KeyRing
+
+        return KeyRing.parse(self.config.encryption_keys)
 
     def _from_environment(self) -> str:
         url = self.config.store or _DEFAULT

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -14,9 +15,11 @@ from holdfast.app.backends import RedisBackend
 from holdfast.client import Client
 from holdfast.clock import Clock
 from holdfast.notifier import Notifier
-from holdfast.sealing import KeyRing
 from holdfast.store import Store
 from holdfast.tasks.task import Draft
+
+if TYPE_CHECKING:
+    from holdfast.sealing import KeyRing
 
 __all__ = ["Home", "plain_url"]
 
@@ -36,7 +39,7 @@ class Home:
         clock: Clock,
         auto_migrate: bool,
         told: Callable[[Sequence[Draft]], None] | None = None,
-        ring: KeyRing | None = None,
+        ring: "KeyRing | None" = None,
     ) -> None:
         self.url, self.redis, self.clock = url, redis, clock
         self._auto_migrate, self.told, self.ring = auto_migrate, told, ring

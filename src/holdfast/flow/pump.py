@@ -18,6 +18,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.answers import Ending, Journal, Written
 from holdfast.context import Context, here, running
 from holdfast.errors import KeyConflict, LeaseLost, Parked
@@ -309,7 +310,8 @@ class Pump:
                 drafts = [ask.draft for ask in made if ask.draft]
                 offer = self._host.offer(drafts) if drafts else None
                 taking = offer and offer.taking
-                written = await self._recording.flush(drafts, taking=taking)
+                with tracing.sending(drafts) as traced:
+                    written = await self._recording.flush(traced, taking=taking)
             except KeyConflict as conflict:
                 known = conflict.refused
                 refused = [ask for ask in made if ask.draft and ask.draft.id in known]
@@ -322,7 +324,7 @@ class Pump:
             if drafts and written:
                 for ask, id in zip(made, written.children, strict=True):
                     self._belongs(ask, id)
-                self._host.made(drafts, written, offer)
+                self._host.made(traced, written, offer)
             self._told += told
             return
 

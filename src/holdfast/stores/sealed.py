@@ -74,7 +74,7 @@ class _SealedStore:
             replace(
                 draft,
                 payload=self._ring.seal(draft.payload, draft.id, "payload"),
-                work=self._ring.fingerprint(draft.type, draft.payload),
+                work=self._ring.fingerprint(draft.fingerprint),
             )
             for draft in drafts
         ]

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
+from holdfast import tracing
 from holdfast.answers import Ending, Journal, Written
 from holdfast.context import Asking, Context
 from holdfast.errors import LeaseLost, Parked, StoreError, TaskCancelled
@@ -260,7 +261,7 @@ class Attempt:
             if self.claimed.recorded and not await self._read():
                 return self.settle(HandedBack())
             self._is_read = True
-            result = await self.executor.run(self.function, self.context)
+            result = await self._call()
             self._is_over = True
             if self.why in (Why.LOST, Why.TIMEOUT, Why.WAITS, Why.FAULT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
@@ -279,6 +280,12 @@ class Attempt:
             if self.began is not None:
                 return await self._after_flow(error)
             return self._after(error)
+
+    async def _call(self) -> bytes:
+        if not tracing.is_on():
+            return await self.executor.run(self.function, self.context)
+        with tracing.attempting(self.claimed, self.context.worker_id):
+            return await self.executor.run(self.function, self.context)
 
     async def _is_cancelled(self) -> bool:
         """A cancel goes down to the children, and their ends may be heard of first."""
