@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec.json import decode
 
+from holdfast.errors import InvalidInput
 from holdfast.records import BOUNDS
 from holdfast.stores.sqlite.session import Session, json, micros
 
@@ -17,10 +18,12 @@ __all__ = [
     "audits",
     "begin_request",
     "forget_records",
+    "is_walled",
     "log",
     "roll_up",
     "roll_up_early",
     "rollups",
+    "wall",
 ]
 
 _COUNTED = {"done": "done", "failed": "failed", "cancelled": "cancelled", "retry": "retried"}
@@ -176,3 +179,11 @@ def forget_records(
     forgotten += s.run("operation.forget", kept=micros(operations), batch=batch)
     forgotten += s.run("rollup.forget", kept=micros(rollups), batch=batch)
     return [(forgotten,)]
+
+
+def wall(s: Session, *, role: str) -> list[tuple[Any, ...]]:
+    raise InvalidInput("SQLite has no roles; a wall between tenants needs PostgreSQL")
+
+
+def is_walled(s: Session) -> list[tuple[bool]]:
+    return [(False,)]
