@@ -541,8 +541,7 @@ class Rollups(Protocol):
 
     async def roll_up(self, batch: int = 5000) -> int:
         """Count what happened since the last time, each event once, whoever else does so too;
-        answers how many events were taken in. What is discarded or forgotten before that is not
-        counted."""
+        answers how many events were taken in. What is forgotten before that is counted then."""
         ...
 
     async def rollups(

@@ -188,6 +188,62 @@ async def test_a_replayed_dead_letter_is_not_counted_again(store):
     assert (found.failed, found.done) == (2, 1)
 
 
+async def test_what_is_forgotten_before_its_turn_is_counted_all_the_same(store, clock):
+    await store.roll_up()
+    await put_one(store)
+    await finish(store, await claim_one(store))
+    await store.roll_up()
+    await put(store, 2, max_tries=9)
+    again, dead = await claim(store)
+    await finish(store, again, retry())
+    await finish(store, dead, FAILED)
+    assert await store.discard([dead.lease.task]) == {dead.lease.task}
+    await finish(store, await claim_one(store))
+    await clock.advance(10)
+    assert await store.cleanup(seconds(5)) == 2
+    while await store.roll_up():
+        pass
+    (found,) = await _all(store)
+    assert (found.done, found.failed, found.retried) == (2, 1, 1)
+    assert (sum(found.wait), sum(found.run)) == (3, 4)
+
+
+async def test_where_nobody_counts_nothing_is_counted_early(store, clock, peek):
+    await put_one(store)
+    await finish(store, await claim_one(store))
+    await peek("delete from reached where name = 'rollup'")
+    await clock.advance(10)
+    await store.cleanup(seconds(5))
+    assert await peek("select count(*) from rollup") == [(0,)]
+
+
+async def test_the_buckets_are_the_documented_ones(keeper, store, peek):
+    if keeper.dialect == "postgres":
+        assert await peek("select bounds()") == [(list(BOUNDS),)]
+
+
+async def test_many_who_forget_while_many_count_lose_nothing(store, keeper):
+    ids = await put(store, 100)
+    await store.roll_up(1)
+    await finish(store, await claim(store, 100), FAILED)
+
+    async def forget(start: int) -> None:
+        own = keeper.store()
+        for n in range(start, 100, 4):
+            await own.discard([ids[n]])
+
+    async def count() -> None:
+        own = keeper.store()
+        for _ in range(20):
+            await own.roll_up(batch=7)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(forget(n) for n in range(4)), *(count() for _ in range(3)))
+    while await store.roll_up():
+        pass
+    assert sum(r.failed for r in await _all(store)) == 100
+
+
 async def test_many_who_count_while_many_write_count_everything_once(store, keeper):
     ids = await put(store, 200)
     working = [True]
@@ -219,7 +275,7 @@ async def test_many_who_count_while_many_write_count_everything_once(store, keep
 async def test_whoever_comes_second_counts_nothing(store, keeper, dump):
     await put(store, 2)
     await finish(store, await claim(store))
-    ask = {"after": 0, "upto": 2, "bounds": list(BOUNDS)}
+    ask = {"after": 0, "upto": 2}
     assert [row[0] for row in await keeper.driver.call("roll_up", **ask)] == [True]
     before = await dump()
     assert [row[0] for row in await keeper.driver.call("roll_up", **ask)] == [False]

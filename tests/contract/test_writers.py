@@ -1,12 +1,14 @@
 """Events while writers are in flight, which only PostgreSQL has: a late commit is not skipped."""
 
+import asyncio
+
 import asyncpg
 import pytest
 
 from holdfast.ids import new_grant
 from holdfast.stores import following
 from holdfast.stores.sql import SqlStore
-from tests.contract.acts import claim_one, finish, put, put_one
+from tests.contract.acts import FAILED, claim_one, finish, put, put_one
 
 ONLY = "postgres"
 
@@ -89,3 +91,33 @@ async def test_a_writer_that_comes_after_the_look_at_the_others_is_not_skipped(s
     assert [e.task for e in seen] == ids[:2]
     await late.__aexit__(None, None, None)
     assert [e.task for e in await store.events(after=seen[-1].seq)] == ids[2:]
+
+
+async def test_whoever_forgets_waits_for_whoever_counts(store, keeper):
+    await store.roll_up()
+    id = await put_one(store)
+    await finish(store, await claim_one(store), FAILED)
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    async with asyncio.timeout(60):
+        async with keeper.transaction(keep=True) as conn:
+            await conn.fetch(f"select {keeper.schema}.roll_up(0, 1)")
+            forgetting = asyncio.create_task(store.discard([id]))
+            while await keeper.peek(waiting) == [(0,)] and not forgetting.done():
+                await asyncio.sleep(0.01)
+        assert await forgetting == {id}
+    assert await keeper.peek("select failed from rollup") == [(1,)]
+
+
+async def test_whoever_counts_waits_for_whoever_forgets(store, keeper):
+    await store.roll_up()
+    id = await put_one(store)
+    await finish(store, await claim_one(store), FAILED)
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    async with asyncio.timeout(60):
+        async with keeper.transaction(keep=True) as conn:
+            await conn.fetch(f"select {keeper.schema}.forget(array[$1::uuid])", id)
+            counting = asyncio.create_task(keeper.driver.call("roll_up", after=0, upto=1))
+            while await keeper.peek(waiting) == [(0,)] and not counting.done():
+                await asyncio.sleep(0.01)
+        await counting
+    assert await keeper.peek("select failed from rollup") == [(1,)]

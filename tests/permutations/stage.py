@@ -51,12 +51,6 @@ class Actor:
     def as_tenant(self, tenant: str) -> "Actor":
         return self
 
-    async def wall(self, role: str) -> None:
-        raise NotImplementedError
-
-    async def is_walled(self) -> bool:
-        return False
-
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         if verb in ONE_STEP:
             await self._turn()

@@ -57,12 +57,6 @@ class Line:
     def as_tenant(self, tenant: str) -> "Line":
         return self
 
-    async def wall(self, role: str) -> None:
-        raise NotImplementedError
-
-    async def is_walled(self) -> bool:
-        return False
-
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         world = self._world
         if world.calm:

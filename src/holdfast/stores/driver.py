@@ -31,14 +31,6 @@ class Driver(Protocol):
         """The same driver, which says in each transaction whose it is; `*`: all tenants'."""
         ...
 
-    async def wall(self, role: str) -> None:
-        """Let a role in that sees rows of the tenant only which its transaction names."""
-        ...
-
-    async def is_walled(self) -> bool:
-        """Whether the role that we connect as is such a one."""
-        ...
-
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         """Run a verb on a connection of our own, durable when it returns."""
         ...

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from holdfast.errors import InvalidInput
-from holdfast.records import BOUNDS, Rollup
+from holdfast.records import Rollup
 from holdfast.stores.following import Following
 
 __all__ = ["Rollups"]
@@ -16,13 +16,14 @@ class Rollups(Following):
     """Keeps `holdfast.store.Rollups`."""
 
     async def roll_up(self, batch: int = 5000) -> int:
-        after: int = await self._value("rolled_up")
+        mark: int | None = await self._value("rolled_up")
+        after = mark or 0
         rows = await self._call("event_numbers", after=after, limit=batch)
         numbers = [seq for (seq,) in rows]
         upto = await self._settled_up_to(after, numbers)
-        if upto == after:
+        if upto == mark:  # none: from now on somebody counts, also where nothing has happened yet
             return 0
-        counted = await self._value("roll_up", after=after, upto=upto, bounds=list(BOUNDS))
+        counted = await self._value("roll_up", after=after, upto=upto)
         return sum(number <= upto for number in numbers) if counted else 0
 
     async def rollups(

@@ -37,10 +37,10 @@ class SqlStore(Upkeep, Flows, Steering, Views, Keys, Audits, Requests, Logs, Ope
         )
 
     async def wall(self, role: str) -> None:
-        await self._driver.wall(role)
+        await self._call("wall", role=role)
 
     async def is_walled(self) -> bool:
-        return await self._driver.is_walled()
+        return bool(await self._value("is_walled"))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:

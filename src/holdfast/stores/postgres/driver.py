@@ -85,20 +85,6 @@ class PostgresDriver:
         driver._tenant = tenant
         return driver
 
-    async def wall(self, role: str) -> None:
-        """Let this role in, and let it see rows of the tenant only that its transaction names."""
-        with self._explained(explain):
-            async with self._pool.connection(self._timeout) as conn:
-                statement = schemas.localised("select holdfast.wall($1)", self.schema)
-                await conn.execute(statement, role, timeout=self._timeout)
-
-    async def is_walled(self) -> bool:
-        """Whether the role that we connect as is behind the wall."""
-        with self._explained(explain):
-            async with self._pool.connection(self._timeout) as conn:
-                found = await conn.fetchval("select row_security_active($1)", self._place)
-                return bool(found)
-
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         by_copy = verb == "accept" and self._tenant is None and _fits_copy(parameters)
         run = self._copy if by_copy else self._fetch

@@ -1,5 +1,5 @@
 -- name: rolled_up
-select coalesce(max(r.seq), 0)
+select max(r.seq)
 from holdfast.reached r
 where r.name = 'rollup'
 
@@ -20,7 +20,7 @@ order by x.seq
 limit :limit
 
 -- name: roll_up
-select holdfast.roll_up(:after, :upto, :bounds)
+select holdfast.roll_up(:after, :upto)
 
 -- name: rollups
 with picked as materialized (

@@ -62,12 +62,6 @@ class SqliteDriver:
         """The same: a file has no roles, and no second wall."""
         return self
 
-    async def wall(self, role: str) -> None:
-        raise InvalidInput("SQLite has no roles; a wall between tenants needs PostgreSQL")
-
-    async def is_walled(self) -> bool:
-        return False
-
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         found = VERBS[verb]
         rows: Sequence[Row] = await self._ask(

@@ -1,5 +1,5 @@
 -- name: rolled_up
-select coalesce(max(r.seq), 0)
+select max(r.seq)
 from reached r
 where r.name = 'rollup'
 
@@ -25,6 +25,21 @@ update reached
 set seq = :upto
 where name = 'rollup' and seq = :after
 returning seq
+
+-- name: rollup.mark
+select r.seq
+from reached r
+where r.name = 'rollup'
+
+-- What is forgotten before its turn came to be counted.
+-- name: rollup.unseen
+select o.seq
+from outcome o
+where o.id = :id and o.seq > :after
+union all
+select a.seq
+from attempt a
+where a.id = :id and a.seq > :after
 
 -- When a later attempt was due is not on record.
 -- name: rollup.happened

@@ -182,4 +182,7 @@ VERBS: dict[str, Verb] = {
     "roll_up": _procedure(records.roll_up),
     "rollups": _procedure(records.rollups, page=True),
     "forget_records": _procedure(records.forget_records),
+    # a wall between tenants, which needs roles
+    "wall": _procedure(records.wall, writes=False),
+    "is_walled": _procedure(records.is_walled, writes=False),
 }

@@ -380,9 +380,11 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  free uuid[];
   gone uuid[];
 begin
-  with free as materialized (
+  select array_agg(f.id) into free
+  from (
     select o.id
     from holdfast.outcome o
     join holdfast.task t on t.id = o.id
@@ -394,10 +396,12 @@ begin
       )
     order by o.id
     for update of o skip locked
-  ), ended as (
+  ) f;
+  perform holdfast.roll_up_early(free);
+
+  with ended as (
     delete from holdfast.outcome o
-    using free f
-    where o.id = f.id
+    where o.id = any (free)
     returning o.id
   ), written as (
     delete from holdfast.task t

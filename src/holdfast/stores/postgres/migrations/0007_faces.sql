@@ -251,18 +251,14 @@ end $$;
 
 -- All that happened from p_after to p_upto, once: whoever comes second finds the mark moved, and counts nothing.
 
-create function holdfast.roll_up(p_after bigint, p_upto bigint, p_bounds float8[])
+create function holdfast.roll_up(p_after bigint, p_upto bigint)
 returns boolean
 language plpgsql
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
 as $$
 #variable_conflict use_column
 begin
+  -- What is forgotten meanwhile is counted by whoever forgets it: one waits for the other.
+  perform pg_advisory_xact_lock(hashtext('holdfast.rollup'));
   insert into holdfast.reached (name, seq)
   values ('rollup', 0)
   on conflict do nothing;
@@ -272,7 +268,45 @@ begin
   if not found then
     return false;
   end if;
+  perform holdfast.tally(p_after, p_upto, null);
+  return true;
+end $$;
 
+
+-- What is forgotten before its turn came to be counted.
+
+create function holdfast.roll_up_early(ids uuid[])
+returns void
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  mark bigint;
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('holdfast.rollup'));
+  select r.seq into mark from holdfast.reached r where r.name = 'rollup';
+  if mark is not null then                 -- else nobody counts here
+    perform holdfast.tally(mark, null, ids);
+  end if;
+end $$;
+
+
+-- Adds up what has a number after p_after: up to p_upto, or of these tasks.
+
+create function holdfast.tally(p_after bigint, p_upto bigint, ids uuid[])
+returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  bounds constant float8[] := holdfast.bounds();
+begin
   with happened as materialized (
     select o.id, o.state as kind, o.ended_by, o.fence, o.started_at, o.finished_at as at
     from holdfast.outcome o
@@ -289,6 +323,14 @@ begin
     select a.id, a.ended, a.ended_by, a.fence, a.started_at, a.ended_at
     from holdfast.attempt a
     where a.seq > p_after and a.seq <= p_upto
+    union all
+    select o.id, o.state, o.ended_by, o.fence, o.started_at, o.finished_at
+    from holdfast.outcome o
+    where o.id = any (ids) and o.seq > p_after
+    union all
+    select a.id, a.ended, a.ended_by, a.fence, a.started_at, a.ended_at
+    from holdfast.attempt a
+    where a.id = any (ids) and a.seq > p_after
   ), told as materialized (
     select
       date_trunc('minute', h.at, 'UTC') as minute,
@@ -314,9 +356,9 @@ begin
       count(*) filter (where x.kind = 'cancelled') as cancelled,
       count(*) filter (where x.kind = 'retry') as retried,
       count(*) filter (where x.ended_by = 'recovery') as lost,
-      array_agg(width_bucket(x.wait, p_bounds)) filter (where x.wait is not null) as waits,
+      array_agg(width_bucket(x.wait, bounds)) filter (where x.wait is not null) as waits,
       coalesce(sum(x.wait), 0) as wait_seconds,
-      array_agg(width_bucket(x.run, p_bounds)) filter (where x.run is not null) as runs,
+      array_agg(width_bucket(x.run, bounds)) filter (where x.run is not null) as runs,
       coalesce(sum(x.run), 0) as run_seconds
     from told x
     where x.kind <> 'handed_back'        -- it never started
@@ -327,9 +369,10 @@ begin
   )
   select
     c.minute, c.queue, c.type, c.tenant, c.done, c.failed, c.cancelled, c.retried, c.lost,
-    holdfast.histogram(c.waits, cardinality(p_bounds)), c.wait_seconds,
-    holdfast.histogram(c.runs, cardinality(p_bounds)), c.run_seconds
+    holdfast.histogram(c.waits, cardinality(bounds)), c.wait_seconds,
+    holdfast.histogram(c.runs, cardinality(bounds)), c.run_seconds
   from counted c
+  order by c.minute, c.queue, c.type, c.tenant
   on conflict (minute, queue, type, tenant) do update
   set
     done = r.done + excluded.done,
@@ -341,8 +384,16 @@ begin
     wait_seconds = r.wait_seconds + excluded.wait_seconds,
     run = holdfast.added(r.run, excluded.run),
     run_seconds = r.run_seconds + excluded.run_seconds;
-  return true;
 end $$;
+
+
+create function holdfast.bounds()
+returns float8[]
+language sql
+immutable
+as $$
+  select array[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600]::float8[]
+$$;
 
 
 create function holdfast.histogram(places int[], most int)

@@ -91,7 +91,7 @@ as $$
       ('api_key', 'tenant', 'select, insert, update'),
       ('audit', 'tenant', 'select, insert'),
       ('operation', 'tenant', 'select, insert, update'),
-      ('rollup', 'tenant', 'select'),
+      ('rollup', 'tenant', 'select, insert, update'),
       ('request', 'scope', 'select, insert, update, delete'),
       ('task', 'task', 'select, insert, update, delete'),
       ('ready', 'lane', 'select, insert, update, delete'),

@@ -4,14 +4,27 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from msgspec.json import decode
 
+from holdfast.errors import InvalidInput
+from holdfast.records import BOUNDS
 from holdfast.stores.sqlite.session import Session, json, micros
 
-__all__ = ["audits", "begin_request", "forget_records", "log", "roll_up", "rollups"]
+__all__ = [
+    "audits",
+    "begin_request",
+    "forget_records",
+    "is_walled",
+    "log",
+    "roll_up",
+    "roll_up_early",
+    "rollups",
+    "wall",
+]
 
 _COUNTED = {"done": "done", "failed": "failed", "cancelled": "cancelled", "retry": "retried"}
 
@@ -79,22 +92,34 @@ def log(
     return [(True,)]
 
 
-def roll_up(s: Session, *, after: int, upto: int, bounds: list[float]) -> list[tuple[bool]]:
+def roll_up(s: Session, *, after: int, upto: int) -> list[tuple[bool]]:
     """Whoever comes second finds the mark moved, and counts nothing."""
     s.run("rollup.start")
     if not s.rows("rollup.move", after=after, upto=upto):
         return [(False,)]
-    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    for row in s.rows("rollup.happened", after=after, upto=upto):
-        groups.setdefault(row[:4], []).append(row[4:])
-    for home, rows in groups.items():
-        _add(s, dict(zip(("minute", "queue", "type", "tenant"), home, strict=True)), rows, bounds)
+    _tally(s, s.rows("rollup.happened", after=after, upto=upto))
     return [(True,)]
 
 
-def _add(
-    s: Session, home: dict[str, Any], rows: Sequence[tuple[Any, ...]], bounds: Sequence[float]
-) -> None:
+def roll_up_early(s: Session, ids: Sequence[bytes]) -> None:
+    """What is forgotten before its turn came to be counted."""
+    mark = s.value("rollup.mark")
+    if mark is None:  # nobody counts here
+        return
+    unseen = [seq for (seq,) in s.each("rollup.unseen", id=list(ids), after=mark)]
+    rows = [s.rows("rollup.happened", after=seq - 1, upto=seq) for seq in unseen]
+    _tally(s, chain.from_iterable(rows))
+
+
+def _tally(s: Session, happened: Iterable[tuple[Any, ...]]) -> None:
+    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for row in happened:
+        groups.setdefault(row[:4], []).append(row[4:])
+    for home, rows in groups.items():
+        _add(s, dict(zip(("minute", "queue", "type", "tenant"), home, strict=True)), rows)
+
+
+def _add(s: Session, home: dict[str, Any], rows: Sequence[tuple[Any, ...]]) -> None:
     kinds = Counter(row[0] for row in rows)
     waits = [row[2] for row in rows if row[2] is not None]
     runs = [row[3] for row in rows if row[3] is not None]
@@ -105,17 +130,17 @@ def _add(
         **home,
         **{column: kinds[kind] for kind, column in _COUNTED.items()},
         lost=sum(row[1] == "recovery" for row in rows),
-        wait=json(_histogram(waits, bounds, old_wait)),
+        wait=json(_histogram(waits, old_wait)),
         wait_seconds=float(sum(waits)),
-        run=json(_histogram(runs, bounds, old_run)),
+        run=json(_histogram(runs, old_run)),
         run_seconds=float(sum(runs)),
     )
 
 
-def _histogram(spans: Iterable[float], bounds: Sequence[float], old: Sequence[int]) -> list[int]:
-    counts = list(old) or [0] * (len(bounds) + 1)
+def _histogram(spans: Iterable[float], old: Sequence[int]) -> list[int]:
+    counts = list(old) or [0] * (len(BOUNDS) + 1)
     for span in spans:
-        counts[bisect_right(bounds, span)] += 1
+        counts[bisect_right(BOUNDS, span)] += 1
     return counts
 
 
@@ -154,3 +179,11 @@ def forget_records(
     forgotten += s.run("operation.forget", kept=micros(operations), batch=batch)
     forgotten += s.run("rollup.forget", kept=micros(rollups), batch=batch)
     return [(forgotten,)]
+
+
+def wall(s: Session, *, role: str) -> list[tuple[Any, ...]]:
+    raise InvalidInput("SQLite has no roles; a wall between tenants needs PostgreSQL")
+
+
+def is_walled(s: Session) -> list[tuple[bool]]:
+    return [(False,)]

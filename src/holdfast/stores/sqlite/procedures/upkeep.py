@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.stores.sqlite.procedures.endings import EXPIRED
+from holdfast.stores.sqlite.procedures.records import roll_up_early
 from holdfast.stores.sqlite.procedures.steer import withdraw
 from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
@@ -65,6 +66,7 @@ def discard(s: Session, *, ids: list[UUID]) -> list[tuple[list[bytes]]]:
 def _forget(s: Session, ids: Sequence[bytes]) -> list[bytes]:
     """Tasks with all that belongs to them. Not what a living parent may still ask for."""
     free = {id: (key, tenant) for id, key, tenant in s.each("forget.free", id=ids)}
+    roll_up_early(s, list(free))
     gone = [id for (id,) in s.each("forget.outcome", id=list(free))]
     s.each("forget.task", id=gone)
     keyed = [(id, *free[id]) for id in gone if free[id][0] is not None]
