@@ -92,6 +92,21 @@ async def test_a_late_worker_is_told_that_its_lease_is_lost_and_changes_nothing(
     assert (await http.get(f"/v1/tasks/{id}/result")).json()["result"] == "in time"
 
 
+async def test_two_workers_that_chose_the_same_request_id_share_no_lease(app, http):
+    request = str(uuid4())
+    id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
+    (old,) = await claimed(http, await registered(http), request_id=request)
+    await lapse(app, id)
+    other = await registered(http, worker_id="far-2")
+    async with asyncio.timeout(60):
+        while not (new := await claimed(http, other, request_id=request, wait=5)):
+            pass
+    late = await http.post(f"/v1/leases/{old['lease']}:settle", json={"outcome": "done"})
+    assert (late.status_code, code(late)) == (409, "lease_lost")
+    kept = await http.post(f"/v1/leases/{new[0]['lease']}:renew", json={})
+    assert kept.status_code == 200
+
+
 async def test_a_failed_attempt_is_tried_again_until_its_tries_are_spent(http):
     worker = await registered(http)
     wish = {**PAY, "max_tries": 2}
