@@ -145,6 +145,14 @@ def test_an_api_that_is_not_there_is_told(shell: Shell):
     assert "holds no key" in shell.fails(2, "tasks", "ls", "--api", "http://a:b@localhost")
 
 
+def test_a_key_that_others_could_read_is_warned_of(shell: Shell):
+    for url, is_told in (("http://nobody.invalid", True), ("https://nobody.invalid", False)):
+        done = shell.run("tasks", "ls", "--api", url, HOLDFAST_TOKEN=KEY)
+        assert done.returncode == 4
+        assert ("in the clear" in done.stderr) is is_told
+        assert KEY not in done.stderr
+
+
 def test_a_wait_over_an_api_ends_with_ctrl_c(shell: Shell):
     scene = played(shell)
     served(shell)

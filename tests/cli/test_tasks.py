@@ -3,11 +3,14 @@
 import csv
 import io
 import json
+import shlex
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.scene import Scene
+from tests.cli.scene import Scene, played
 from tests.cli.shell import Shell, until
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
@@ -133,6 +136,18 @@ def test_what_has_happened_is_told_in_order(scene: Scene):
     after = str(events[2]["seq"])
     only = scene.says("tasks", "tail", "--no-follow", "--after", after, "--only", "write.refused")
     assert scene.mask(only).split("|")[2:4] == ["write.refused", "LOST"]
+
+
+def test_a_reader_that_goes_away_is_no_error(shell: Shell):
+    played(shell)
+    for args in (["tasks", "tail", "--no-follow"], ["tasks", "ls"], ["tasks", "ls", "-o", "csv"]):
+        command = shlex.join([sys.executable, "-m", "holdfast", *args])
+        done = subprocess.run(
+            f"{command} | true", shell=True, cwd=shell.folder, env=shell.environ,
+            capture_output=True, text=True, check=False, timeout=100,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, args
+        assert "Exception ignored" not in done.stderr, args
 
 
 def test_what_happens_is_told_as_it_happens(either: Shell):

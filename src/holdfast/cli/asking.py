@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import click
@@ -16,7 +17,7 @@ import click
 from holdfast import config
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.options import store_option
-from holdfast.cli.render import Printer
+from holdfast.cli.render import Printer, say
 from holdfast.desk.desk import Desk
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ class Asking:
         if url := self.api:
             from holdfast.desk.remote import RemoteDesk
 
-            yield RemoteDesk(url, token=self._token())
+            token = self._token()
+            if token and is_in_the_clear(url):
+                say("the key goes over the network in the clear: use https:// where you can")
+            yield RemoteDesk(url, token=token)
             return
         from holdfast.desk.caller import Caller
 
@@ -122,6 +126,13 @@ def file_of(url: str) -> Path | None:
     if not url.startswith("sqlite:///"):
         return None
     return Path(url.partition("?")[0].removeprefix("sqlite:///"))
+
+
+def is_in_the_clear(url: str) -> bool:
+    """Whether others on the way could read along."""
+    parts = urlsplit(url)
+    here = ("localhost", "127.0.0.1", "::1")
+    return parts.scheme == "http" and parts.hostname not in here
 
 
 def whoami() -> str:

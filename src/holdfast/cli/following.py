@@ -1,12 +1,14 @@
 """What happens in a store, event by event."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+import click
+
 from holdfast.cli.asking import Asking
-from holdfast.cli.cells import plain_json
-from holdfast.cli.render import Column, Printer
+from holdfast.cli.render import Column, Printer, as_json, csv_rows
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import EventView
 
@@ -61,32 +63,16 @@ class Lines:
         self._out, self._begun = out, False
 
     def write(self, event: EventView) -> None:
-        import sys
-
         match self._out.form:
             case "json" | "jsonl":
-                print(plain_json(event), flush=True)
+                as_json(event)
             case "csv":
-                self._csv(event)
+                csv_rows([event], heading=not self._begun)
             case _:
                 cells = [self._out.cells.text(column.value(event)) for column in EVENTS]
-                print("\t".join(cells), flush=True)
-        sys.stdout.flush()
-
-    def _csv(self, event: EventView) -> None:
-        import csv
-        import sys
-
-        import msgspec
-
-        from holdfast.cli.cells import csv_cell
-
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        record = msgspec.structs.asdict(event)
-        if not self._begun:
-            writer.writerow(record)
+                click.echo("\t".join(cells))
         self._begun = True
-        writer.writerow([csv_cell(value) for value in record.values()])
+        sys.stdout.flush()
 
 
 async def latest(desk: Desk) -> int:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.cli.cells import Cells, csv_cell, plain_json, safe
 
-__all__ = ["Column", "Printer", "as_json", "say", "table"]
+__all__ = ["Column", "Printer", "as_json", "csv_rows", "drawn", "say", "table"]
 
 
 class Column(NamedTuple):
@@ -51,7 +51,7 @@ class Printer:
                 for each in found:
                     as_json(each)
             case "csv":
-                _csv(found)
+                csv_rows(found)
             case _:
                 rows = [[column.value(each) for column in columns] for each in found]
                 table([column.title for column in columns], rows, cells=self.cells)
@@ -62,7 +62,7 @@ class Printer:
             case "json" | "jsonl":
                 as_json(found)
             case "csv":
-                _csv([found])
+                csv_rows([found])
             case _:
                 self.facts(facts(found))
 
@@ -118,15 +118,14 @@ def drawn(
     return found
 
 
-def _csv(found: Sequence[Any]) -> None:
-    """The fields of the shapes by their names, also where there is no row to take them from."""
-    if not found:
-        return
+def csv_rows(found: Sequence[Any], *, heading: bool = True) -> None:
+    """The fields of the shapes by their names."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    first = _record(found[0])
-    writer.writerow(first)
+    if found and heading:
+        writer.writerow(_record(found[0]))
     for each in found:
         writer.writerow([csv_cell(value) for value in _record(each).values()])
+    sys.stdout.flush()  # here, where a reader that has gone away is understood
 
 
 def _record(found: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`holdfast top`: workers, leases and queues, live."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +72,8 @@ def _keys(quit_asked: asyncio.Event) -> Iterator[None]:
     loop, before = asyncio.get_running_loop(), termios.tcgetattr(stdin)
 
     def pressed() -> None:
-        if sys.stdin.read(1) in ("q", "Q", "\x1b", ""):
+        typed = os.read(stdin, 1024)
+        if not typed or b"q" in typed.lower() or typed == b"\x1b":
             quit_asked.set()
 
     tty.setcbreak(stdin)
