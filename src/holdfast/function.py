@@ -41,6 +41,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     idempotent: bool = False
     idempotency_key_func: KeyFunction | None = None
+    cached: timedelta | None = None
     isolation: Isolation | None = None
     memory_limit: int | None = None
     cpu_limit: float | None = None
@@ -185,6 +186,7 @@ class Function(Generic[P, T, R]):
             retry=traits.retry_policy,
             key=wishes.idempotency_key or self._own_key(payload, args, kwargs),
             unique=wishes.unique,
+            fresh=None if wishes.idempotency_key else traits.cached,
             concurrency_key=self._concurrency_key(args, kwargs),
         )
 
@@ -196,6 +198,9 @@ class Function(Generic[P, T, R]):
         if self.traits.idempotent:
             digest = sha256(self.name.encode() + b"\0" + payload).hexdigest()
             return f"{self.name[:150]}:{digest}"
+        if self.traits.cached is not None:
+            said = f"{self.name}\0{self.version}\0".encode() + payload
+            return f"cached:{self.name[:150]}:{sha256(said).hexdigest()}"
         return None
 
     def _concurrency_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:

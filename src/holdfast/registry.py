@@ -9,7 +9,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 from holdfast.errors import InvalidInput, UnknownType
 from holdfast.function import Function, Isolation, KeyFunction, Traits, Wishes
-from holdfast.tasks.durations import Duration, duration
+from holdfast.tasks.durations import Duration, duration, longer_than_nothing
 from holdfast.tasks.names import check_labels, check_name, check_priority, check_type
 from holdfast.tasks.retry import RetryPolicy
 
@@ -19,6 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its result
 R = TypeVar("R")  # what the task results in
 MAINS = ("__main__", "__mp_main__")  # a program, and the same program imported by its child
+_FOR_GOOD = timedelta(days=36_500)
 _LEAST_MEMORY = 64 * 1024 * 1024
 
 
@@ -102,6 +103,7 @@ class Durable:
         timeout: Duration | None = None,
         idempotent: bool = False,
         idempotency_key_func: KeyFunction | None = None,
+        cached: bool | Duration = False,
         isolation: Isolation | None = None,
         memory_limit: int | None = None,
         cpu_limit: float | None = None,
@@ -146,6 +148,7 @@ def _function(
     max_tries: int | None = None,
     expires: Duration | None = None,
     timeout: Duration | None = None,
+    cached: bool | Duration = False,
     **traits: Any,
 ) -> Function[..., Any, Any]:
     _check_callable(function)
@@ -157,9 +160,20 @@ def _function(
         max_tries=max_tries,
         expires=None if expires is None else duration("expires", expires),
     )
-    made = Traits(timeout=None if timeout is None else duration("timeout", timeout), **traits)
+    made = Traits(
+        timeout=None if timeout is None else duration("timeout", timeout),
+        cached=_lifetime(cached),
+        **traits,
+    )
     _check_traits(made)
     return Function(function, check_type(name or _name_of(function)), made, wishes)
+
+
+def _lifetime(cached: bool | Duration) -> timedelta | None:
+    """For how long a result counts; True: for as long as its task is kept."""
+    if isinstance(cached, bool):
+        return _FOR_GOOD if cached else None
+    return longer_than_nothing("cached", duration("cached", cached))
 
 
 def _check_callable(function: Any) -> None:
@@ -195,6 +209,11 @@ def _check_traits(traits: Traits) -> None:
         check_name("version", traits.version)
     if traits.timeout == timedelta(0):
         raise InvalidInput("timeout must be longer than nothing; leave it out for none")
+    if traits.cached is not None and (traits.idempotent or traits.idempotency_key_func):
+        raise InvalidInput(
+            "cached and idempotent exclude each other: a cached result may be forgotten and its "
+            "failure is no result; an idempotent task runs once, however it ends"
+        )
     if not isinstance(traits.retry_policy, RetryPolicy | None):
         raise InvalidInput(f"retry_policy must be a RetryPolicy, got {traits.retry_policy!r:.80}")
     if traits.max_concurrent_total is not None and traits.concurrency_key is None:

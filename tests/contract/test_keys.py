@@ -1,6 +1,7 @@
 """Idempotency keys: one task for one (tenant, key), whoever asks and however often."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -174,3 +175,39 @@ async def test_a_task_whose_key_went_to_a_younger_one_gets_no_new_life(store, du
     assert await store.retry([first]) == frozenset()
     assert await dump() == before
     assert await status_of(store, second) is TaskStatus.PENDING
+
+
+# ── while fresh ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_key_while_fresh_is_held_until_its_result_is_stale(store, clock):
+    hour = timedelta(hours=1)
+    first = await put_one(store, key="rate", fresh=hour)
+    assert await put_one(store, key="rate", fresh=hour) == first
+    claimed = await claim_one(store)
+    await clock.advance(7200)  # however long it runs
+    assert await put_one(store, key="rate", fresh=hour) == first
+    await finish(store, claimed)
+    await clock.advance(59 * 60)
+    assert await put_one(store, key="rate", fresh=hour) == first
+    await clock.advance(120)
+    second = await put_one(store, key="rate", fresh=hour)
+    assert second != first
+    assert await put_one(store, key="rate", fresh=hour) == second
+
+
+@pytest.mark.parametrize("ending", [FAILED, CANCELLED], ids=lambda s: s.verdict.value)
+async def test_a_key_while_fresh_is_free_when_there_is_no_result(store, ending):
+    first = await put_one(store, key="rate", fresh=timedelta(days=36_500))
+    await finish(store, await claim_one(store), ending)
+    assert await put_one(store, key="rate", fresh=timedelta(days=36_500)) != first
+
+
+async def test_a_stale_key_goes_to_one_of_all_who_come_at_once(store, clock):
+    hour = timedelta(hours=1)
+    first = await put_one(store, key="rate", fresh=hour)
+    await finish(store, await claim_one(store))
+    await clock.advance(7200)
+    answers = await asyncio.gather(*(put_one(store, key="rate", fresh=hour) for _ in range(20)))
+    assert len(set(answers)) == 1
+    assert answers[0] != first

@@ -80,6 +80,7 @@ RESULTS: dict[str, tuple[list[Any], Any]] = {
     "charge": ([7], "receipt 7"),
     "convert": ([2.0], 3.0),
     "purchase": ([7], "receipt 7"),
+    "exchange_rate": (["EUR"], 1.5),
     "fan_out": ([[1, 2]], ["receipt 1", "receipt 2", "receipt 100", "3.0",
                            "receipt 101", "receipt 102", "receipt 103"]),
     "remind": ([], "no answer in two days"),

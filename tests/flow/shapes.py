@@ -4,13 +4,14 @@ import asyncio
 import random
 from typing import Any, Protocol
 
-from holdfast import Holdfast
+from holdfast import Holdfast, current
 from holdfast.errors import TaskFailed
 
 __all__ = ["Direct", "Durable", "Shape", "grow", "walk"]
 
 Shape = tuple[Any, ...]
 LEAVES = ("step", "child", "sleep", "fail")
+KINDS = ("all", "loop", "if", "gather", "group", "caught", "nested", "time", "race", "values")
 
 
 def grow(chance: random.Random, depth: int = 3) -> Shape:
@@ -20,10 +21,11 @@ def grow(chance: random.Random, depth: int = 3) -> Shape:
     def one(left: int) -> Shape:
         if left == 0 or chance.random() < 0.2:
             return (chance.choice(LEAVES), next(names))
-        kind = chance.choice(["all", "loop", "if", "gather", "group", "caught", "nested", "time"])
+        kind = chance.choice(KINDS)
         if kind == "nested":
             return (kind, one(left - 1))
-        return (kind, *(one(left - 1) for _ in range(chance.randint(2, 3))))
+        parts = [one(left - 1) for _ in range(chance.randint(2, 3))]
+        return (kind, next(names), *parts) if kind in ("race", "values") else (kind, *parts)
 
     return ("all", one(depth), one(depth - 1))
 
@@ -34,6 +36,9 @@ class World(Protocol):
     async def nested(self, shape: Shape) -> Any: ...
     async def sleep(self) -> None: ...
     async def fail(self, name: int) -> None: ...
+    async def won(self, name: int, winner: int) -> None: ...
+    async def told(self, name: str, value: str) -> None: ...
+    def value(self) -> str: ...
 
 
 async def walk(world: World, shape: Shape) -> Any:
@@ -62,11 +67,42 @@ async def walk(world: World, shape: Shape) -> Any:
             return [task.result() for task in tasks]
         case "caught":
             return [await _caught(_then_raise(world, part)) for part in parts]
+        case "race":
+            return await _race(world, *parts)
+        case "values":
+            return await _values(world, *parts)
         case "time":
             async with asyncio.timeout(600):
                 return [await asyncio.wait_for(walk(world, part), 600) for part in parts]
         case _:
             return [await walk(world, part) for part in parts]
+
+
+async def _race(world: World, name: int, *parts: Shape) -> str:
+    """Who wins is anybody's guess, but the same one in every replay: it is told to a step, which
+    would be asked for with other arguments if it were not."""
+    racing = [asyncio.create_task(walk(world, part)) for part in parts]
+    try:
+        done, _ = await asyncio.wait(racing, return_when=asyncio.FIRST_COMPLETED)
+        winner = min(racing.index(one) for one in done)
+    finally:
+        for one in racing:
+            one.cancel()
+        await asyncio.gather(*racing, return_exceptions=True)
+    await world.won(name, winner)
+    return f"race {name}"
+
+
+async def _values(world: World, name: int, *parts: Shape) -> list[Any]:
+    """Values that are taken side by side stay with those who took them."""
+
+    async def one(number: int, part: Shape) -> Any:
+        taken = world.value()
+        found = await walk(world, part)
+        await world.told(f"{name}.{number}", taken)
+        return found
+
+    return await asyncio.gather(*(one(number, part) for number, part in enumerate(parts)))
 
 
 async def _then_raise(world: World, shape: Shape) -> Any:
@@ -97,6 +133,13 @@ class Direct:
     async def fail(self, name: int) -> None:
         raise ValueError(f"{name} failed")
 
+    async def won(self, name: int, winner: int) -> None: ...
+
+    async def told(self, name: str, value: str) -> None: ...
+
+    def value(self) -> str:
+        return ""
+
 
 class Durable:
     """The same, recorded. `effect`, `child`, `flow` and `bad`: what a test has registered."""
@@ -118,3 +161,12 @@ class Durable:
 
     async def fail(self, name: int) -> None:
         await self._bad(name)
+
+    async def won(self, name: int, winner: int) -> None:
+        await Holdfast.step(f"won {name}", int, winner)
+
+    async def told(self, name: str, value: str) -> None:
+        await Holdfast.step(f"told {name}", str, value)
+
+    def value(self) -> str:
+        return str(current().uuid())

@@ -182,3 +182,29 @@ async def test_two_branches_may_wait_for_the_same_name(bench: Bench) -> None:
         for i in range(5):
             await bench.app.send_signal(task, "go", i)
         assert await task.result(timeout=60) == [0, 1, 2, 3, 4]
+
+
+async def test_a_thousand_signals_reach_one_function_in_order(bench: Bench) -> None:
+    """Half of them before it begins, half while it takes them in, from two senders at once."""
+    begun = asyncio.Event()
+
+    @bench.app.durable(name="listen")
+    async def listen() -> list[str]:
+        begun.set()
+        return [await Holdfast.wait_for_signal("go", type=str) for _ in range(1000)]
+
+    task = await bench.app.dispatch(listen)
+
+    async def send(who: str, numbers: range) -> None:
+        for i in numbers:
+            assert await bench.app.send_signal(task, "go", f"{who} {i}")
+
+    await asyncio.gather(send("a", range(250)), send("b", range(250)))
+    async with bench.worker():
+        await begun.wait()
+        await asyncio.gather(send("a", range(250, 500)), send("b", range(250, 500)))
+        found = await task.result(timeout=60)
+    for who in "ab":
+        assert [one for one in found if one.startswith(who)] == [f"{who} {i}" for i in range(500)]
+    (left,) = peek(bench.place, "select count(*) from {s}signal where not consumed")
+    assert int(left[0]) <= 1  # the last one came with the end

@@ -20,7 +20,7 @@ def take_keys(ledger: Ledger, asked: Mapping[str, Any]) -> tuple[set[bytes], lis
         if key is None:
             continue
         place, mark = (asked["tenants"][n], key), asked["fingerprints"][n]
-        pending = bool(asked["while_pendings"] and asked["while_pendings"][n])
+        pending = bool(asked["lifetimes"] and asked["lifetimes"][n] is not None)
         holder = taken.get(place) or ledger.keys.get(place)
         if holder is None or (place not in taken and _given_up(ledger, holder, ids)):
             ledger.world.sometimes("a key was taken over from an ended task", holder is not None)

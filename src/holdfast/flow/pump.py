@@ -253,6 +253,7 @@ class Pump:
     def _belongs(self, ask: Ask, task: UUID) -> None:
         if task != ask.task:
             ask.task, ask.is_own = task, False
+            self._arrivals.look_now()  # it may have ended long ago
             self._recording.add(Holder(ask.position or 0, task))
 
     async def _wait(self) -> Waiting | None:

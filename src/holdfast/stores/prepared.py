@@ -22,7 +22,7 @@ _WISHES = attrgetter(
 _NO_WISHES = (None,) * 8
 _REST = (
     "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
-    "while_pendings", "concurrency_keys", "parents",
+    "lifetimes", "concurrency_keys", "parents",
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
         "keys": keys,
         "tenants": keys and [draft.tenant for draft in drafts],
         "fingerprints": keys and [draft.fingerprint for draft in drafts],
-        "while_pendings": keys and [draft.unique == "while_pending" for draft in drafts],
+        "lifetimes": keys and [draft.lifetime for draft in drafts],
         "concurrency_keys": _column(drafts, "concurrency_key"),
         "parents": _column(drafts, "parent"),
     }

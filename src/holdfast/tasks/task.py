@@ -65,6 +65,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy | None = None
     key: str | None = None
     unique: Literal["while_kept", "while_pending"] = "while_kept"
+    fresh: timedelta | None = None  # the key is held until so long after a good end, and no other
     concurrency_key: str | None = None
     parent: UUID | None = None
     work: bytes | None = None  # its fingerprint, where the payload itself does not show it
@@ -104,6 +105,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             check_key("idempotency key", self.key)
         if self.unique not in ("while_kept", "while_pending"):
             raise InvalidInput(f"unique must be while_kept or while_pending, got {self.unique!r}")
+        if self.fresh is not None:
+            check_delay("fresh", self.fresh)
         if self.concurrency_key is not None:
             check_key("concurrency key", self.concurrency_key)
 
@@ -117,6 +120,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             requires=self.requires,
             tenant=self.tenant,
         )
+
+    @property
+    def lifetime(self) -> float | None:
+        """Seconds after its good end for which it holds its key, and after no other end; None: for
+        as long as it is kept, however it ended."""
+        if self.fresh is not None:
+            return self.fresh.total_seconds()
+        return 0.0 if self.unique == "while_pending" else None
 
     @property
     def fingerprint(self) -> bytes:

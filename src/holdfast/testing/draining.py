@@ -3,6 +3,7 @@ wait. Nothing is claimed ahead, nothing lingers in memory, nothing is renewed: t
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Draining"]
 
 _LEASE = timedelta(minutes=5, microseconds=-1)  # so that advance("5m") is past its end
+_LEAVING = 5.0  # seconds that a thread has to leave a function
 _NO_END = (Verdict.WAITING, Verdict.HANDED_BACK)
 
 
@@ -145,9 +147,21 @@ class Hand:
             if tasks:
                 self._slots.take(tasks)
             elif not len(self.holding) and not moved:
-                return next_due
+                if not await self._thread_ended():
+                    return next_due
+                continue
             await self._until_room(1 if tasks else self._count)
         return None
+
+    async def _thread_ended(self) -> bool:
+        """A sync function that was put down leaves its thread in a moment, and only then its slot:
+        there may be more to do."""
+        if self._executors.stranded:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVING):
+                    await self._news.wait()
+                    return True
+        return False
 
     async def _until_room(self, least: int) -> None:
         """Until what is held has ended and is written, so far that there is room."""

@@ -7,7 +7,7 @@ select taken_ids, taken_by, conflicts
 from holdfast.accept(
   :ids::uuid[], :lanes::int[], :nps::smallint[], :payloads::bytea[], :max_tries::smallint[],
   :policies::bytea[], :delays::float8[], :run_ats::timestamptz[], :expires::float8[],
-  :keys::text[], :tenants::text[], :fingerprints::bytea[], :while_pendings::boolean[],
+  :keys::text[], :tenants::text[], :fingerprints::bytea[], :lifetimes::float8[],
   :concurrency_keys::text[], :parents::uuid[]
 )
 

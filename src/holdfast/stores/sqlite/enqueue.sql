@@ -85,16 +85,32 @@ values (:id, :expires_at)
 -- name: key.holder
 select
   k.tenant, k.key, k.id, k.fingerprint,
-  k.while_pending and exists (select 1 from outcome o where o.id = k.id)
+  k.lifetime is not null and exists (
+    select 1 from outcome o
+    where o.id = k.id
+      and (
+        o.state <> 'done'
+        or k.lifetime = 0                 -- whatever the clock says
+        or o.finished_at <= :now - cast(k.lifetime * 1e6 as integer)
+      )
+  )
 from task_key k
 where k.tenant = :tenant and k.key = :key
 
 -- name: key.take
-insert into task_key (tenant, key, id, fingerprint, while_pending)
-values (:tenant, :key, :id, :fingerprint, :while_pending)
+insert into task_key (tenant, key, id, fingerprint, lifetime)
+values (:tenant, :key, :id, :fingerprint, :lifetime)
 on conflict (tenant, key) do update
-set id = excluded.id, fingerprint = excluded.fingerprint, while_pending = excluded.while_pending
-where task_key.while_pending and exists (select 1 from outcome o where o.id = task_key.id)
+set id = excluded.id, fingerprint = excluded.fingerprint, lifetime = excluded.lifetime
+where task_key.lifetime is not null and exists (
+    select 1 from outcome o
+    where o.id = task_key.id
+      and (
+        o.state <> 'done'
+        or task_key.lifetime = 0                 -- whatever the clock says
+        or o.finished_at <= :now - cast(task_key.lifetime * 1e6 as integer)
+      )
+  )
 returning id
 
 -- name: key.give_back

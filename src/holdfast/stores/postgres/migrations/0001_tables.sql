@@ -129,7 +129,7 @@ create table holdfast.task_key (
   key text not null,
   id uuid not null,
   fingerprint bytea not null,
-  while_pending boolean not null,
+  lifetime float8,                         -- seconds after a good end; null: as long as the task is kept
   primary key (tenant, key)
 );
 

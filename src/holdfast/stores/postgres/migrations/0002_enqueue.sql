@@ -106,7 +106,7 @@ create function holdfast.accept(
   keys text[],
   tenants text[],
   fingerprints bytea[],
-  while_pendings boolean[],
+  lifetimes float8[],
   concurrency_keys text[],
   parents uuid[],
   p_worker bigint default null,            -- who takes the first p_most of them at once, where nothing limits them
@@ -133,7 +133,7 @@ begin
   if keys is not null then
     select k.taken_ids, k.taken_by, k.conflicts, k.skipped
     into taken_ids, taken_by, conflicts, skipped
-    from holdfast.take_keys(ids, keys, tenants, fingerprints, while_pendings) k;
+    from holdfast.take_keys(ids, keys, tenants, fingerprints, lifetimes) k;
     if true = any (conflicts) then
       return;
     end if;
@@ -234,7 +234,7 @@ create function holdfast.take_keys(
   keys text[],
   tenants text[],
   fingerprints bytea[],
-  while_pendings boolean[],
+  lifetimes float8[],
   out taken_ids uuid[],
   out taken_by uuid[],
   out conflicts boolean[],
@@ -252,10 +252,10 @@ begin
   begin
     loop
       with inserted as (
-        insert into holdfast.task_key (tenant, key, id, fingerprint, while_pending)
-        select a.tenant, a.key, a.id, a.fingerprint, coalesce(a.while_pending, false)
-        from unnest(ids, keys, tenants, fingerprints, while_pendings)
-          with ordinality as a (id, key, tenant, fingerprint, while_pending, n)
+        insert into holdfast.task_key (tenant, key, id, fingerprint, lifetime)
+        select a.tenant, a.key, a.id, a.fingerprint, a.lifetime
+        from unnest(ids, keys, tenants, fingerprints, lifetimes)
+          with ordinality as a (id, key, tenant, fingerprint, lifetime, n)
         where a.key is not null
         order by a.tenant, a.key, a.n
         on conflict do nothing
@@ -268,25 +268,33 @@ begin
       perform
       from unnest(keys, tenants) as a (key, tenant)
       join holdfast.task_key k on k.tenant = a.tenant and k.key = a.key
-      where k.while_pending and k.id <> all (ids)
+      where k.lifetime is not null and k.id <> all (ids)
       order by k.tenant, k.key
       for no key update of k;
 
       with first as (
         select distinct on (a.tenant, a.key) a.*
-        from unnest(ids, keys, tenants, fingerprints, while_pendings)
-          with ordinality as a (id, key, tenant, fingerprint, while_pending, n)
+        from unnest(ids, keys, tenants, fingerprints, lifetimes)
+          with ordinality as a (id, key, tenant, fingerprint, lifetime, n)
         where a.key is not null
         order by a.tenant, a.key, a.n
       ), released as (
         update holdfast.task_key k
-        set id = f.id, fingerprint = f.fingerprint, while_pending = coalesce(f.while_pending, false)
+        set id = f.id, fingerprint = f.fingerprint, lifetime = f.lifetime
         from first f
         where k.tenant = f.tenant
           and k.key = f.key
-          and k.while_pending
+          and k.lifetime is not null
           and k.id <> all (ids)
-          and exists (select from holdfast.outcome o where o.id = k.id)
+          and exists (
+            select from holdfast.outcome o
+            where o.id = k.id
+              and (
+                o.state <> 'done'
+                or k.lifetime = 0          -- whatever the clock says
+                or o.finished_at <= holdfast.clock() - make_interval(secs => k.lifetime)
+              )
+          )
         returning k.id
       )
       select coalesce(array_agg(r.id), '{}') into got from released r;

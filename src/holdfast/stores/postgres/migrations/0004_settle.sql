@@ -422,7 +422,7 @@ create function holdfast.record(
   keys text[],
   tenants text[],
   fingerprints bytea[],
-  while_pendings boolean[],
+  lifetimes float8[],
   concurrency_keys text[],
   parents uuid[],
   p_worker bigint,
@@ -464,7 +464,7 @@ begin
     into taken_ids, taken_by, key_conflicts
     from holdfast.accept(
       ids, lanes, nps, payloads, max_tries, policies, delays, run_ats, expires, keys, tenants,
-      fingerprints, while_pendings, concurrency_keys, parents, p_worker, p_taking, p_lease, p_most
+      fingerprints, lifetimes, concurrency_keys, parents, p_worker, p_taking, p_lease, p_most
     ) a;
     if true = any (key_conflicts) then
       return;

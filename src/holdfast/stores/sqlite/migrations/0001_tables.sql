@@ -124,7 +124,7 @@ create table task_key (
   key text not null,
   id blob not null,
   fingerprint blob not null,
-  while_pending integer not null,
+  lifetime real,                           -- seconds after a good end; null: as long as the task is kept
   primary key (tenant, key)
 ) strict, without rowid;
 

@@ -30,7 +30,7 @@ def accept(
     keys: list[str | None] | None,
     tenants: list[str] | None,
     fingerprints: list[bytes] | None,
-    while_pendings: list[bool | None] | None,
+    lifetimes: list[float | None] | None,
     concurrency_keys: list[str | None] | None,
     parents: list[UUID | None] | None,
     holder: dict[str, Any] | None = None,
@@ -41,7 +41,7 @@ def accept(
     skipped: set[UUID] = set()
     answer: Answer = [(None, None, None)]
     if keys is not None:
-        taken = take_keys(s, ids, keys, tenants or [], fingerprints or [], while_pendings)
+        taken = take_keys(s, ids, keys, tenants or [], fingerprints or [], lifetimes)
         answer = [(taken.ids, taken.by, taken.conflicts)]
         if any(taken.conflicts):
             return answer

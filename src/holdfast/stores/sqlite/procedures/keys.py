@@ -23,7 +23,7 @@ class _Asked(NamedTuple):
     key: str
     id: UUID
     fingerprint: bytes
-    while_pending: bool
+    lifetime: float | None
 
 
 def take_keys(
@@ -32,13 +32,13 @@ def take_keys(
     keys: Sequence[str | None],
     tenants: Sequence[str],
     fingerprints: Sequence[bytes],
-    while_pendings: Sequence[bool | None] | None,
+    lifetimes: Sequence[float | None] | None,
 ) -> Taken:
     """Takes all that are free, or none where one belongs to other work."""
     asked = [
-        _Asked(tenant, key, id, fingerprint, bool(pending))
-        for id, key, tenant, fingerprint, pending in zip(
-            ids, keys, tenants, fingerprints, while_pendings or [False] * len(ids), strict=True
+        _Asked(tenant, key, id, fingerprint, lifetime)
+        for id, key, tenant, fingerprint, lifetime in zip(
+            ids, keys, tenants, fingerprints, lifetimes or [None] * len(ids), strict=True
         )
         if key is not None
     ]
@@ -67,7 +67,7 @@ def _settle_on(
     s: Session, asked: Sequence[_Asked], ids: set[UUID]
 ) -> tuple[dict[tuple[str, str], tuple[UUID, bytes]], list[_Asked]]:
     """Who holds each key in the end, and who has to take it for that: the first who asks, where
-    nobody has it, or had it only while its task was pending."""
+    nobody has it, or had it only for a time that is over."""
     rows = s.each("key.holder", tenant=[a.tenant for a in asked], key=[a.key for a in asked])
     holders = {
         (tenant, key): (UUID(bytes=id), fingerprint)
@@ -89,6 +89,6 @@ def _take(s: Session, takers: Sequence[_Asked]) -> None:
         key=[a.key for a in takers],
         id=[a.id.bytes for a in takers],
         fingerprint=[a.fingerprint for a in takers],
-        while_pending=[a.while_pending for a in takers],
+        lifetime=[a.lifetime for a in takers],
     )
     assert len(taken) == len(takers)  # nobody else writes

@@ -1,0 +1,114 @@
+"""`cached`: the same call gives the recorded result, and runs again only when that is too old."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, RetryPolicy, TaskFailed
+from holdfast.errors import InvalidInput
+from holdfast.testing import AppUnderTest
+from tests.flow.acts import number_of
+from tests.work.bench import Bench
+
+
+async def test_the_same_call_runs_once_also_when_many_ask_at_once(bench: Bench) -> None:
+    ran: Counter[int] = Counter()
+
+    @bench.app.durable(name="rate", cached=True)
+    async def rate(day: int, *, places: int = 2) -> int:
+        ran[day] += 1
+        return 10 * day
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[int]:
+        both = await asyncio.gather(rate(1, places=2), rate(2))
+        return [*both, await rate(places=2, day=1), *await rate.map([2, 3])]
+
+    async with bench.worker():
+        asked = [bench.app.dispatch(rate, 1, places=2) for _ in range(10)]
+        tasks = await asyncio.gather(*asked)
+        assert {await task.result(timeout=60) for task in tasks} == {10}
+        again = await bench.app.dispatch(rate, places=2, day=1)
+        assert again.id == tasks[0].id
+        above = await bench.app.dispatch(parent)
+        assert await above.result(timeout=60) == [10, 20, 10, 20, 30]
+    assert ran == {1: 1, 2: 1, 3: 1}
+
+
+async def test_versions_and_tenants_have_results_of_their_own(bench: Bench) -> None:
+    @bench.app.durable(name="rate", cached="1h")
+    async def old() -> str:
+        return "old"
+
+    @bench.app.durable(name="rate", version="2", cached=timedelta(hours=1))
+    async def new() -> str:
+        return "new"
+
+    async with bench.worker():
+        calls: list[Any] = [old, new, old.options(tenant="acme"), new, old]
+        tasks = [await bench.app.dispatch(call) for call in calls]
+        found = [await task.result(timeout=60) for task in tasks]
+    assert found == ["old", "new", "old", "new", "old"]
+    assert number_of(bench, "rate") == 3
+
+
+async def test_a_failure_is_no_result(bench: Bench) -> None:
+    ran = []
+
+    @bench.app.durable(name="rate", cached=True, retry_policy=RetryPolicy(max_attempts=1))
+    async def rate() -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            raise ValueError("closed today")
+        return len(ran)
+
+    async with bench.worker():
+        with pytest.raises(TaskFailed):
+            await (await bench.app.dispatch(rate)).result(timeout=60)
+        for _ in range(2):
+            assert await (await bench.app.dispatch(rate)).result(timeout=60) == 2
+
+
+async def test_a_result_counts_for_its_lifetime(holdfast: AppUnderTest) -> None:
+    ran = []
+
+    @holdfast.durable(name="rate", cached="1h")
+    async def rate() -> int:
+        ran.append(1)
+        return len(ran)
+
+    async def ask() -> int:
+        task = await holdfast.dispatch(rate)
+        await holdfast.drain()
+        return await task.result(timeout=60)
+
+    assert [await ask(), await ask()] == [1, 1]
+    await holdfast.advance("59m")
+    assert await ask() == 1
+    await holdfast.advance("2m")
+    assert [await ask(), await ask()] == [2, 2]
+
+
+async def test_a_key_of_ones_own_comes_before_the_cache(bench: Bench) -> None:
+    @bench.app.durable(name="rate", cached=True)
+    async def rate() -> int:
+        return 1
+
+    async with bench.worker():
+        first = await bench.app.dispatch(rate)
+        keyed = await bench.app.dispatch(rate.options(idempotency_key="mine"))
+        assert first.id != keyed.id
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cached": 0}, {"cached": "soon"}, {"cached": True, "idempotent": True}], ids=str
+)
+def test_what_cannot_be_kept_is_refused(wrong: dict[str, Any]) -> None:
+    app = Holdfast("sqlite://:memory:")
+    with pytest.raises(InvalidInput, match="cached"):
+
+        @app.durable(name="rate", **wrong)
+        async def rate() -> None: ...
