@@ -63,6 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     on_stuck: str = "report"
     task_logs: bool = True
     encryption_keys: str | None = None
+    redact: tuple[str, ...] = ()
     health_host: str | None = None
     health_port: int | None = None
     api_key: str | None = None
@@ -194,6 +195,7 @@ _READINGS: dict[str, _Reading] = {
     "stuck_after": (_some_span, ("HOLDFAST_STUCK_AFTER",)),
     "on_stuck": (_on_stuck, ("HOLDFAST_ON_STUCK",)),
     "task_logs": (_yes, ("HOLDFAST_TASK_LOGS",)),
+    "redact": (_labels, ("HOLDFAST_REDACT",)),
     "encryption_keys": (_ring, ("HOLDFAST_ENCRYPTION_KEYS",)),
     "health_host": (_text, ("HOLDFAST_HEALTH_HOST",)),
     "health_port": (_port, ("HOLDFAST_HEALTH_PORT",)),

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, TaskCancelled
 from holdfast.ids import chance, derived_id, new_uuid
+from holdfast.redaction import scrub
 from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
@@ -114,7 +115,7 @@ class Context:
 
     __slots__ = (
         "_cancel_requested", "_in_step", "_told", "claimed", "clock", "effects", "family",
-        "keeper", "max_tries", "watched", "worker_id",
+        "keeper", "max_tries", "secrets", "watched", "worker_id",
     )  # fmt: skip
 
     def __init__(
@@ -125,8 +126,11 @@ class Context:
         worker_id: str = "",
         max_tries: int = 3,
         clock: Clock | None = None,
+        secrets: Callable[[], frozenset[str]] | None = None,
     ) -> None:
+        """`secrets`: texts among its arguments that nobody should see."""
         self.claimed = claimed
+        self.secrets = secrets
         self.keeper = keeper
         self.clock: Clock = clock or SystemClock()
         self.worker_id = worker_id
@@ -137,6 +141,10 @@ class Context:
         self._in_step = False
         self.family: Any = None  # the asyncio tasks that it made: see `flow.branches`
         self.effects: dict[str, int] = {}  # by branch, how often `once` was asked without a flow
+
+    def scrub(self, text: str) -> str:
+        """What is said of this attempt, without the secrets among its arguments."""
+        return scrub(text, self.secrets()) if self.secrets else text
 
     @property
     def flow(self) -> "Asking | None":
@@ -156,6 +164,7 @@ class Context:
             worker_id=self.worker_id,
             max_tries=self.max_tries,
             clock=self.clock,
+            secrets=self.secrets,
         )
         inside._cancel_requested, inside._in_step = self._cancel_requested, True
         return inside

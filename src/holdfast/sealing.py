@@ -54,7 +54,7 @@ class KeyRing:
                 colon = ""
             if not colon:
                 raise InvalidInput(
-                    f"key {name!r:.50} is not name:base64; `holdfast token seal` makes one"
+                    f"key {name!r:.50} is not name:base64; a key is the base64 of 32 random bytes"
                 )
         return cls(keys)
 

@@ -80,8 +80,8 @@ async def test_bad_wishes_are_refused_and_nothing_is_made(desk: LocalDesk) -> No
 
 
 async def test_an_unknown_type_is_taken_where_that_is_wanted(desk: LocalDesk) -> None:
-    (made,) = await desk.submit([NewTask(type="elsewhere", args=[1], allow_unknown=True)])
-    assert made.task.type == "elsewhere"
+    (made,) = await desk.submit([NewTask(type="nobody.here:knows", args=[1], allow_unknown=True)])
+    assert made.task.type == "nobody.here:knows"
 
 
 # ── seeing and moving ────────────────────────────────────────────────────────────────────────

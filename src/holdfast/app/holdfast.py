@@ -279,6 +279,7 @@ class Holdfast:
         """What people and programs outside may ask, for one caller; by default for this process."""
         from holdfast.desk.caller import Caller
         from holdfast.desk.local import LocalDesk
+        from holdfast.redaction import Redaction
 
         return LocalDesk(
             await self._client(),
@@ -286,6 +287,7 @@ class Holdfast:
             caller or Caller(name=f"process {os.getpid()}"),
             observer=Many(self.observers),
             default_tries=self.default_tries,
+            redaction=Redaction(self.config.redact),
         )
 
     def asgi(self, **options: Any) -> Any:

@@ -182,6 +182,7 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
             wanted.priority_grace,
             config.priority_grace,
         ),
+        redact=config.redact,
         task_logs=config.task_logs,
     )
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from holdfast.client import Client
 from holdfast.desk.caller import Caller
 from holdfast.observer import Observer
+from holdfast.redaction import Redaction
 from holdfast.registry import Registry
 
 __all__ = ["Base"]
@@ -25,10 +26,11 @@ class Base:
         *,
         observer: Observer,
         default_tries: int = 3,
+        redaction: Redaction | None = None,
     ) -> None:
         self._client, self._functions, self._caller = client, functions, caller
         self._observer, self._default_tries = observer, default_tries
-        self._store = client.store
+        self._store, self._redaction = client.store, redaction or Redaction()
 
     async def _note(self, verb: str, subject: str, **detail: Any) -> None:
         """Before it is done: nothing is ever changed that the audit does not know of."""

@@ -30,7 +30,7 @@ class LocalDesk(Tasks, Fleet):
                     position=step.position,
                     kind=step.kind,
                     name=step.name,
-                    value=msgspec.Raw(step.value or b"null"),
+                    value=msgspec.Raw(self._redaction.hide(step.value or b"null")),
                 )
                 for step in journal.steps
             ],

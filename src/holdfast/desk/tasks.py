@@ -134,8 +134,15 @@ class Tasks(Office):
         return task_view(await self._own(id))
 
     async def arguments(self, id: UUID) -> bytes:
-        await self._own(id)
-        return await self._store.payload(id)
+        task = await self._own(id)
+        return self._redaction.hide(await self._store.payload(id), self._places(task))
+
+    def _places(self, task: Task) -> tuple[str, ...]:
+        """The names of its positional arguments, where its function is known here."""
+        try:
+            return self._functions.find(task.type, task.version).signature.places
+        except UnknownType:
+            return ()
 
     async def attempts(self, id: UUID) -> list[AttemptView]:
         await self._own(id)
@@ -155,7 +162,7 @@ class Tasks(Office):
         return ResultView(
             id=id,
             status=ending.status.value,
-            result=msgspec.Raw(ending.result or b"null"),
+            result=msgspec.Raw(self._redaction.hide(ending.result or b"null")),
             error=error_view(ending.failure),
         )
 

@@ -24,6 +24,7 @@ from holdfast.executors.places import Place
 from holdfast.executors.ready import Ready
 from holdfast.executors.records import LineHandler, take_levels
 from holdfast.function import Function
+from holdfast.redaction import Redaction
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import plain
 
@@ -162,7 +163,9 @@ class Child:
                 self._levels = run.levels
                 take_levels(run.levels)
             function = self._find(run)
-            args, kwargs = function.signature.unpack(run.claimed.payload)
+            places, payload = function.signature.places, run.claimed.payload
+            context.secrets = lambda: Redaction().values(payload, places)
+            args, kwargs = function.signature.unpack(payload)
             inside = contextvars.copy_context()
             inside.run(running.set, context)
             self._line.send(wire.Started(run.number))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from holdfast.context import entered
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Failure, plain
 
@@ -97,8 +98,11 @@ def _message(error: BaseException) -> str:
 
 
 def _exactly(value: object) -> str:
-    """As text of the very class str: a subclass could do anything when it is cut."""
-    return str.__str__(str(value))
+    """As text of the very class str, since a subclass could do anything when it is cut; and before
+    it is cut, without the secrets of the attempt that it is said in."""
+    text = str.__str__(str(value))
+    context = entered()
+    return context.scrub(text) if context else text
 
 
 def _traceback(error: BaseException, longest: int) -> str:

@@ -207,6 +207,7 @@ def _seen_inside(context: Context, keeper: ThreadKeeper) -> Context:
         keeper,
         worker_id=context.worker_id,
         max_tries=context.max_tries,
+        secrets=context.secrets,
         clock=context.clock,
     )
 

@@ -72,6 +72,12 @@ class Signature:
         bound.apply_defaults()
         return bound.arguments[name]
 
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        """The names of positional arguments."""
+        found = self._of(inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return tuple(parameter.name for parameter in found)
+
     def has(self, name: str) -> bool:
         return name in self._signature.parameters
 

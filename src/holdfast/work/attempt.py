@@ -17,6 +17,7 @@ from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import outcome_of
 from holdfast.function import Function
+from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     NEVER,
@@ -60,6 +61,7 @@ class Site(Protocol):
     holding: Holding
     worker_id: str
     default_tries: int
+    redaction: Redaction
 
     def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> "Flowing": ...
 
@@ -124,6 +126,7 @@ class Attempt:
     _journal: Journal | None = None
     _waiting: Waiting | Snoozed | None = None
     _fault: BaseException | None = None
+    _hidden: frozenset[str] | None = None
 
     def __init__(
         self,
@@ -140,6 +143,7 @@ class Attempt:
             worker_id=site.worker_id,
             max_tries=claimed.max_tries or site.default_tries,
             clock=site.holding.clock,
+            secrets=self._secrets,
         )
         self.started = started
         self.task: asyncio.Task[None] | None = None
@@ -147,6 +151,12 @@ class Attempt:
         self.why: Why | None = None
         self.ended = self.committed = self._is_read = self._is_over = False
         self._transaction: Transaction | None = None
+
+    def _secrets(self) -> frozenset[str]:
+        if self._hidden is None:
+            places = self.function.signature.places
+            self._hidden = self._site.redaction.values(self.claimed.payload, places)
+        return self._hidden
 
     def settle(self, outcome: Outcome) -> Settlement:
         claimed = self.claimed

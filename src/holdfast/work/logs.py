@@ -61,7 +61,7 @@ class TaskLogs(logging.Handler):
         if not self._holding.holds(lease):
             return  # another worker's, or lost
         try:
-            text = _text(record)
+            text = context.scrub(_text(record))[:_LONGEST]
         except Exception:  # as all handlers do: logging must not end what it is about
             self.handleError(record)
             return
@@ -120,7 +120,7 @@ def _text(record: logging.LogRecord) -> str:
         text += "\n" + _formatter.formatException(record.exc_info)
     elif record.exc_text:  # it comes from another process
         text += "\n" + record.exc_text
-    return text[:_LONGEST]
+    return text
 
 
 def _as_record(line: _Line, now: int) -> LogLine:

@@ -14,6 +14,7 @@ from holdfast.context import running
 from holdfast.executor import Executor
 from holdfast.function import Function
 from holdfast.observer import Ended
+from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
 from holdfast.tasks.task import Claimed, Draft, Lease
@@ -70,10 +71,12 @@ class Slots:
         begin_flow: Callable[[Attempt, Journal | None], Flowing],
         hungry: Callable[[], None],
         adoption: Adoption | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self.count = count
         self.store, self.holding = store, holding
         self.worker_id, self.default_tries = worker_id, default_tries
+        self.redaction = redaction or Redaction()
         self._begin_flow, self._adoption = begin_flow, adoption
         self._functions, self._executors = functions, executors
         self._settling, self._hungry = settling, hungry

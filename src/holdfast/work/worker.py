@@ -15,6 +15,7 @@ from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.observer import Ended, Observer
+from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
@@ -51,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     default_tries: int = 3
     grace: timedelta = timedelta(milliseconds=50)  # for each priority above this worker's
 
+    redact: tuple[str, ...] = ()  # names of fields whose values nobody should see
     task_logs: bool = True  # what functions log is kept with their attempts
 
     def __post_init__(self) -> None:
@@ -149,6 +151,7 @@ class Worker:
             worker_id=record.name,
             default_tries=settings.default_tries,
             adoption=adoption,
+            redaction=Redaction(settings.redact),
             begin_flow=lambda attempt, journal: begin_flow(store, attempt, journal),
             hungry=self._looking.hunger,
         )

@@ -1,0 +1,90 @@
+"""Fields that nobody should see: known by their names, wherever they stand. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+__all__ = ["HIDDEN", "Redaction", "scrub"]
+
+HIDDEN = "[hidden]"
+_NAMES = (
+    "password", "passwd", "secret", "client_secret", "token", "access_token", "refresh_token",
+    "authorization", "api_key", "private_key", "cookie",
+)  # fmt: skip
+_LEAST = 4  # characters: shorter values stand in any text by chance
+
+
+class Redaction:
+    """`names` come to those that are always hidden; case, - and _ do not count."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = frozenset(map(_plain, (*_NAMES, *names)))
+
+    def hide(self, data: bytes, places: Sequence[str] = ()) -> bytes:
+        """JSON without the values of such fields. `places`: the names of positional arguments."""
+        try:
+            value = msgspec.json.decode(data)
+        except msgspec.MsgspecError:
+            return data
+        hidden = self._hidden(value)
+        if places and isinstance(hidden, dict) and isinstance(hidden.get("args"), list):
+            args = [HIDDEN if self._is_secret(n) else a for a, n in _placed(hidden["args"], places)]
+            hidden["args"] = args
+        return data if hidden == value else msgspec.json.encode(hidden)
+
+    def values(self, data: bytes, places: Sequence[str] = ()) -> frozenset[str]:
+        """The texts that stand in such fields, to be found again in what somebody says."""
+        try:
+            value = msgspec.json.decode(data)
+        except msgspec.MsgspecError:
+            return frozenset()
+        found = set(self._texts(value, inside=False))
+        if places and isinstance(value, dict) and isinstance(value.get("args"), list):
+            for arg, name in _placed(value["args"], places):
+                found |= set(self._texts(arg, inside=self._is_secret(name)))
+        return frozenset(text for text in found if len(text) >= _LEAST)
+
+    def _hidden(self, value: Any) -> Any:
+        match value:
+            case dict():
+                return {
+                    name: HIDDEN if self._is_secret(name) else self._hidden(inner)
+                    for name, inner in value.items()
+                }
+            case list():
+                return [self._hidden(inner) for inner in value]
+        return value
+
+    def _texts(self, value: Any, *, inside: bool) -> Iterator[str]:
+        match value:
+            case dict():
+                for name, inner in value.items():
+                    yield from self._texts(inner, inside=inside or self._is_secret(name))
+            case list():
+                for inner in value:
+                    yield from self._texts(inner, inside=inside)
+            case str() if inside:
+                yield value
+            case int() | float() if inside and not isinstance(value, bool):
+                yield str(value)
+
+    def _is_secret(self, name: Any) -> bool:
+        return isinstance(name, str) and _plain(name) in self._names
+
+
+def scrub(text: str, values: Iterable[str]) -> str:
+    """The text without these values, longest first: one may be part of another."""
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_\s]", "", name).casefold()
+
+
+def _placed(args: Sequence[Any], places: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    for n, arg in enumerate(args):
+        yield arg, places[n] if n < len(places) else ""

@@ -1,0 +1,43 @@
+"""Fields that nobody should see."""
+
+import msgspec
+import pytest
+
+from holdfast.redaction import HIDDEN, Redaction, scrub
+
+plain = Redaction()
+
+
+def hidden(value: object, *places: str) -> object:
+    return msgspec.json.decode(plain.hide(msgspec.json.encode(value), places))
+
+
+def test_named_fields_are_hidden_wherever_they_stand() -> None:
+    shown = hidden({"user": "ann", "Password": "x", "deep": [{"api-key": [1, 2]}], "tokens": 3})
+    assert shown == {"user": "ann", "Password": HIDDEN, "deep": [{"api-key": HIDDEN}], "tokens": 3}
+
+
+def test_positional_arguments_are_known_by_their_names() -> None:
+    call = {"args": ["ann", "s3cret"], "kwargs": {"token": "abc"}}
+    assert hidden(call, "user", "password") == {
+        "args": ["ann", HIDDEN],
+        "kwargs": {"token": HIDDEN},
+    }
+    assert plain.values(msgspec.json.encode(call), ("user", "password")) == {"s3cret"}
+
+
+def test_what_has_no_such_field_is_byte_for_byte_what_it_was() -> None:
+    data = b'{"a":  1.0, "b": [12345678901234567890]}'
+    assert plain.hide(data) is data
+    assert plain.hide(b"no json") == b"no json"
+
+
+def test_more_names_can_be_given() -> None:
+    data = b'{"card": {"number": "4111 1111"}}'
+    assert Redaction(["card"]).values(data) == {"4111 1111"}
+    assert plain.values(data) == frozenset()
+
+
+@pytest.mark.parametrize("values", [["abcd", "abcdef"], ["abcdef", "abcd"]])
+def test_a_secret_within_a_secret_leaves_nothing(values: list[str]) -> None:
+    assert scrub("x abcdef y abcd", values) == f"x {HIDDEN} y {HIDDEN}"

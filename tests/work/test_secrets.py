@@ -1,0 +1,44 @@
+"""Secrets among the arguments reach no error, log or page, also where they are cut."""
+
+import logging
+
+import pytest
+
+from holdfast import RetryPolicy
+from tests.work.bench import Bench
+
+SECRET = "correct-horse-battery"
+shop = logging.getLogger("shop")
+
+
+async def test_an_error_and_a_log_line_show_no_secret(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    @bench.app.durable(retry_policy=RetryPolicy(max_attempts=1))
+    async def login(user: str, password: str) -> None:
+        shop.warning("%s logs in with %s", user, password)
+        try:
+            raise KeyError(password)
+        except KeyError as error:
+            error.add_note(f"it was {password}")
+            raise RuntimeError("x" * 3990 + password) from error
+
+    @bench.app.durable(retry_policy=RetryPolicy(max_attempts=1))
+    def in_thread(headers: dict[str, str]) -> None:
+        raise RuntimeError(f"sent {headers['Authorization']}")
+
+    tasks = [
+        await bench.app.dispatch(login, "ann", SECRET),
+        await bench.app.dispatch(in_thread, {"Authorization": SECRET}),
+    ]
+    async with bench.worker():
+        for task in tasks:
+            await bench.app.wait_for(task, timeout=60)
+    store, desk = await bench.store(), await bench.app.desk()
+    for task in tasks:
+        said = repr(await store.ending(task.id)) + repr(await store.attempts(task.id))
+        said += repr(await store.logs(task.id)) + repr(await desk.arguments(task.id))
+        assert "[hidden]" in said
+        assert SECRET[:10] not in said
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("holdfast")]
+    assert SECRET[:10] not in "".join(ours)
