@@ -23,7 +23,7 @@ create schema kept;
 create view kept.name as
   select tablename as name
   from pg_tables
-  where schemaname = 'holdfast' and tablename <> 'migration';
+  where schemaname = 'holdfast' and tablename not in ('migration', 'audit');
 create function kept.keep(scene text) returns void language plpgsql as $$
 declare
   name text;

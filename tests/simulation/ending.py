@@ -64,6 +64,7 @@ async def _warden(simulation: "Simulation", store: SqlStore) -> None:
     ledger = simulation.ledger
     if simulation.world.plan.limits:  # with a rate on everything, calm would last for ever
         await store.limit("queue", "default", Limit())
+        await store.limit("tenant", "a", Limit())
     for passes in count():
         for queue in sorted(ledger.paused):
             await store.resume(queue)

@@ -35,6 +35,10 @@ from (
 Gate = tuple[str, str]  # kind, name
 
 
+def gates_of(queue: str, type: str, tenant: str) -> list[Gate]:
+    return [("type", type), ("queue", queue), ("tenant", tenant)]
+
+
 class Use(NamedTuple):
     """What one gate lets through: now, and at most until what ran above the limit has ended."""
 
@@ -73,7 +77,7 @@ class Limits:
         wall = self._ledger.wall
         for stand in stands:
             known = self._ledger.tasks[stand.id]
-            for gate in (("type", known.type), ("queue", known.queue)):
+            for gate in gates_of(known.queue, known.type, known.tenant):
                 use = self._limits.get(gate)
                 if use is None or use.limit.rate is None:
                     continue
@@ -99,8 +103,7 @@ class Limits:
         return False
 
     def _gates(self, lane: int) -> list[Gate]:
-        queue, type, _ = self._ledger.lanes[lane]
-        return [gate for gate in (("type", type), ("queue", queue)) if gate in self._limits]
+        return [gate for gate in gates_of(*self._ledger.lanes[lane]) if gate in self._limits]
 
     def _is_full(self, gate: Gate) -> bool:
         most = self._limits[gate].limit.max_running
@@ -170,8 +173,7 @@ class Limits:
         for stand in self._ledger.stands.values():
             if stand.place == "lease":
                 known = tasks[stand.id]
-                found["type", known.type] += 1
-                found["queue", known.queue] += 1
+                found.update(gates_of(known.queue, known.type, known.tenant))
         return found
 
     def _running_keys(self, type: str) -> Counter[tuple[str, str]]:

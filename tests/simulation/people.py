@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
 DEEDS = ("cancel", "cancel", "retry", "discard", "pause", "resume", "signal", "look")
-GATES: tuple[tuple[Literal["type", "queue"], str], ...] = (
+GATES: tuple[tuple[Literal["type", "queue", "tenant"], str], ...] = (
     ("type", "scarce"),
     ("type", "keyed"),
     ("queue", "default"),
+    ("tenant", "a"),
 )
 POLICY = RetryPolicy(initial_delay=1.0, max_delay=5.0)
 

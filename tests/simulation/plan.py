@@ -74,7 +74,7 @@ def draw(rng: Random) -> Plan:
         expiry=maybe(0.3),
         priorities=maybe(),
         lanes=maybe(),
-        limits=some(("type", "queue", "rate", "per_key"), 0.35),
+        limits=some(("type", "queue", "tenant", "rate", "per_key"), 0.35),
         operator=rng.choice((0.0, 0.0, 1.0, 3.0)),
         cleanup=maybe(0.4),
         drains=maybe(0.3),
