@@ -71,7 +71,15 @@ def test_the_table_names_every_variable_that_a_worker_reads():
     rows = re.findall(r"^\| (`HOLDFAST_[^|]*\|[^|]*)\|", PAGE, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     read = {name for _, names in config._READINGS.values() for name in names}
-    assert read - named <= {"HOLDFAST_APP", "HOLDFAST_AUTO_MIGRATE"}
+    assert read - named <= {
+        "HOLDFAST_API",
+        "HOLDFAST_API_KEY",
+        "HOLDFAST_APP",
+        "HOLDFAST_AUTO_MIGRATE",
+        "HOLDFAST_ENCRYPTION_KEYS",
+        "HOLDFAST_SIGNING_KEY",
+        "HOLDFAST_TOKEN",
+    }
     assert named <= read
 
 
