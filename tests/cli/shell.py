@@ -72,7 +72,7 @@ class Running:
             self.process.stdout.close()
 
     def children(self) -> list[int]:
-        return [int(pid) for pid in re.findall(r"worker process \d has pid (\d+)", self.said)]
+        return [int(pid) for pid in re.findall(r"\w+ process \d has pid (\d+)", self.said)]
 
     def end(self) -> int:
         """Its exit code, once it has ended."""

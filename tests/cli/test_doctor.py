@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.answers import WorkerRecord
 from holdfast.cli.doctor.fleet import p95
+from holdfast.cli.doctor.inside import held_rows
 from holdfast.stores.opening import open_store
 from holdfast.stores.sqlite import opening
 from tests.cli.scene import GONE, WEB, url_of
@@ -192,6 +193,15 @@ def test_an_unused_replication_slot_is_found(shell: Shell, fresh_database, postg
         finally:
             conn.execute("select pg_drop_replication_slot('forgotten')")
     assert (code, found["HF202"]["status"]) == (9, "fail")
+
+
+def test_what_keeps_dead_rows_is_named_with_the_way_to_end_it():
+    assert held_rows([]).status == "ok"
+    found = held_rows([("prepared transaction", "tx1"), ("replication slot", "s1")])
+    assert found.status == "fail"
+    assert "replication slot 's1'" in found.message
+    assert found.fix == "end it: rollback prepared 'tx1';"
+    assert "pg_drop_replication_slot('s1')" in held_rows([("replication slot", "s1")]).fix
 
 
 def show(url: str, setting: str) -> str:

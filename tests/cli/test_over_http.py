@@ -73,7 +73,6 @@ def test_the_key_is_never_printed(shell: Shell):
 
 
 def test_keys_are_made_and_taken_back_over_http(shell: Shell):
-    pytest.importorskip("holdfast.http.routes.keys")
     played(shell)
     served(shell, HOLDFAST_API_KEY=KEY)
     (shell.folder / "admin").write_text(KEY)
@@ -90,7 +89,6 @@ def test_keys_are_made_and_taken_back_over_http(shell: Shell):
 
 def test_the_rest_of_the_desk_is_the_same_over_http(shell: Shell):
     """What no command asks for (yet)."""
-    pytest.importorskip("holdfast.http.routes.keys")
     scene = played(shell)
     served(shell)
     remote, local = asyncio.run(both(shell, scene))

@@ -7,6 +7,7 @@ import sys
 
 from tests.cli.shell import Shell, until
 
+STAYED = "select 1 as n from workers where status <> 'stopped'"
 SECRET = "s3cret-of-mine"
 
 
@@ -80,7 +81,7 @@ def test_a_project_is_served_while_it_is_written(shell: Shell):
     until(lambda: "ended with 10" in dev.said, "the broken app is told of")
     dev.send(signal.SIGINT)
     assert dev.end() == 0
-    until(lambda: shell.rows("select 1 as n from workers where status = 'ready'") == [], "all gone")
+    until(lambda: shell.rows(STAYED) == [], "all gone")
 
 
 def test_what_was_served_goes_with_whoever_served_it(shell: Shell):
@@ -89,7 +90,7 @@ def test_what_was_served_goes_with_whoever_served_it(shell: Shell):
     dev.line("is ready")
     dev.send(signal.SIGKILL)
     dev.end()
-    until(lambda: shell.rows("select 1 as n from workers where status = 'ready'") == [], "all gone")
+    until(lambda: shell.rows(STAYED) == [], "all gone")
 
 
 def test_an_api_is_served_too_where_it_is_installed(shell: Shell):

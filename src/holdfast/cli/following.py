@@ -16,7 +16,8 @@ __all__ = ["follow", "latest", "refusals"]
 
 _PAUSE = 0.5
 _PAGE = 500
-_LOOK_BACK = 5000  # events in which late writes of a task are looked for
+_LOOK_BACK = 2500  # attempts that were lost, of all tasks
+_LOOK_AHEAD = 5000  # events after a loss in which late writes are looked for
 EVENTS = (
     Column("seq", lambda e: e.seq),
     Column("at", lambda e: e.at),
@@ -91,14 +92,27 @@ async def latest(desk: Desk) -> int:
 
 
 async def refusals(desk: Desk, task: UUID) -> list[EventView]:
-    """Late writes for a task that were refused, among the last events."""
-    last = await latest(desk)
-    after = max(last - _LOOK_BACK, 0)
+    """Late writes for a task that were refused: who lost it writes, if at all, soon after."""
+    after = await _first_loss(desk, task)
+    if after is None:
+        return []
     found: list[EventView] = []
-    while after < last:
+    for _ in range(_LOOK_AHEAD // _PAGE):
         page = await desk.events(after, _PAGE)
         found += [e for e in page.data if e.type == "write.refused" and e.task_id == task]
         if not page.data:
             break
         after = page.last
     return found
+
+
+async def _first_loss(desk: Desk, task: UUID) -> int | None:
+    """The number of the event by which it was first lost, among the last that were."""
+    before, first = None, None
+    for _ in range(_LOOK_BACK // _PAGE):
+        found = await desk.recoveries(before=before, limit=_PAGE)
+        first = min((one.seq for one in found if one.task_id == task), default=first)
+        if len(found) < _PAGE:
+            break
+        before = found[-1].seq
+    return first

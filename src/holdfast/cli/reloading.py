@@ -60,6 +60,7 @@ class Reloading:
                 stdin=asyncio.subprocess.PIPE,  # its end tells the child that we are gone
                 start_new_session=True,  # a terminal's Ctrl-C reaches us only: we pass it on
             )
+            say(f"{name} process 1 has pid {self._children[name].pid}")
 
     def _tell_of_ends(self) -> None:
         for name, child in self._children.items():

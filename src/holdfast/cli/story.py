@@ -34,7 +34,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     async def of(cls, desk: Desk, id: UUID) -> "Story":
         task = await desk.task(id)
         attempts = await desk.attempts(id)
-        refused = await _refused(desk, id) if len(attempts) > 1 else []
+        was_lost = any(attempt.ended == "lost" for attempt in attempts)
+        refused = await _refused(desk, id) if was_lost else []
         why = [] if task.status in _ENDED else await desk.why(id)
         return cls(task=task, attempts=attempts, refused=refused, why=why)
 

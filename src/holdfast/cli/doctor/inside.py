@@ -16,7 +16,7 @@ from holdfast.notifier import Hint
 from holdfast.store import Store
 from holdfast.stores import queries
 
-__all__ = ["file_system", "hints", "is_sqlite", "postgres", "schema"]
+__all__ = ["file_system", "held_rows", "hints", "is_sqlite", "postgres", "schema"]
 
 _HEARD = 3.0  # seconds for a hint to come back
 _STATEMENTS = queries.load(files("holdfast.cli.doctor"))
@@ -79,7 +79,7 @@ async def postgres(store: Store, old: timedelta) -> list[Finding]:
     seconds = old.total_seconds()
     return [
         await _asked("HF201", store, "old_transactions", _old_transactions, seconds),
-        await _asked("HF202", store, "held_rows", _held_rows, seconds),
+        await _asked("HF202", store, "held_rows", held_rows, seconds),
         await _asked("HF203", store, "dead_rows", _dead_rows, seconds),
     ]
 
@@ -108,7 +108,7 @@ def _old_transactions(rows: Sequence[Any]) -> Finding:
     )
 
 
-def _held_rows(rows: Sequence[Any]) -> Finding:
+def held_rows(rows: Sequence[Any]) -> Finding:
     if not rows:
         return ok("HF202", "no prepared transaction and no unused replication slot holds rows")
     told = "; ".join(f"{kind} {name!r}" for kind, name in rows)
