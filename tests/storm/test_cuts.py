@@ -153,7 +153,7 @@ CASES = {
         "holdfast.record(",
         "held",
         _record_a_child,
-        lambda answer, s: answer == [s.child and s.child.id],
+        lambda answer, s: answer.children == [s.child and s.child.id],
         {"task": 2, "ready": 1, "lease": 1, "step": 1},
         "step",
     ),

@@ -6,6 +6,9 @@ from holdfast.record(
   :fingerprints, :lifetimes, :concurrency_keys, :parents, :worker, :taking, :lease, :most
 )
 
+-- name: record_step
+select holdfast.record_step(:id, :grant, :position, :kind, :name, :step_value)
+
 -- name: record_steps
 select id, conflicts
 from holdfast.record_steps(:ids, :grants, :step_ids, :positions, :kinds, :names, :step_values)

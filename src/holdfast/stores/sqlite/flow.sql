@@ -20,6 +20,14 @@ insert into step (id, position, kind, name, value, fence, recorded_at)
 values (:id, :position, :kind, :name, :value, :fence, :now)
 on conflict do nothing
 
+-- name: record_step
+insert into step (id, position, kind, name, value, fence, recorded_at)
+select l.id, :position, :kind, :name, :step_value, l.fence, :now
+from lease l
+where l.id = :id and l.grant_id = :grant
+on conflict do nothing
+returning 1
+
 -- name: signal.consume
 update signal
 set consumed = 1

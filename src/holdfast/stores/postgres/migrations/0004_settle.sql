@@ -510,6 +510,35 @@ begin
 end $$;
 
 
+-- The plainest case, and the most frequent: one new step of one function. False: its lease is gone, or something
+-- stands there already; whoever asks then asks `record_steps`, which tells.
+
+create function holdfast.record_step(
+  p_id uuid, p_grant uuid, p_position int, p_kind text, p_name text, p_value bytea
+)
+returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  p_fence int;
+begin
+  select l.fence into p_fence
+  from holdfast.lease l
+  where l.id = p_id
+    and l.grant_id = p_grant
+  for key share;
+  if not found then
+    return false;
+  end if;
+  insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
+  values (p_id, p_position, p_kind, p_name, p_value, p_fence, holdfast.clock())
+  on conflict do nothing;
+  return found;
+end $$;
+
+
 -- Plain steps of many functions at once. Answers whose lease holds, and which of their positions have
 -- other values recorded: of those nothing is written.
 
