@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from holdfast import Holdfast
+from holdfast.sealing import KeyRing
 from tests.http.conftest import asking, code
 
 
@@ -177,3 +178,18 @@ async def test_failed_tasks_are_dead_letters_to_be_replayed_or_discarded(app: Ho
         discarded = await http.post("/v1/dead-letters:discard", json={"ids": ids})
         assert discarded.json()["changed"] == ids[1:]
         assert (await http.get(f"/v1/tasks/{ids[1]}")).status_code == 404
+
+
+async def test_what_is_sealed_is_shown_to_whoever_has_the_key(url):
+    one, other = KeyRing({"one": bytes(range(32))}), KeyRing({"other": bytes(32)})
+    async with Holdfast(url, encryption=one) as app, asking(app) as http:
+        wish = {"type": "pay", "kwargs": {"order": 4711}, "allow_unknown": True}
+        id = (await http.post("/v1/tasks", json=wish)).json()["id"]
+        found = await http.get(f"/v1/tasks/{id}/arguments")
+        assert found.json()["kwargs"] == {"order": 4711}
+    async with Holdfast(url, encryption=other) as app, asking(app) as http:
+        refused = await http.get(f"/v1/tasks/{id}/arguments")
+        assert (refused.status_code, code(refused)) == (409, "sealed")
+        assert (await http.get(f"/v1/tasks/{id}")).status_code == 200
+    async with Holdfast(url) as app, asking(app) as http:
+        assert "4711" not in (await http.get(f"/v1/tasks/{id}/arguments")).text

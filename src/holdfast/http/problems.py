@@ -79,6 +79,8 @@ def problem_of(error: BaseException) -> Problem | None:
             return Problem(422, "unknown_type", str(error), errors=[_fault(error, "/type")])
         case errors.LeaseLost():
             return Problem(409, "lease_lost", str(error))
+        case errors.Sealed():
+            return Problem(409, "sealed", str(error))
         case errors.PayloadRefused():
             return Problem(422, "payload_refused", str(error))
         case errors.InvalidInput():

@@ -27,13 +27,18 @@ class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     payload: Any = None
 
 
-@routes.get("/v1/flows/{task_id}", scope="tasks:payload", answers={200: FlowView})
+@routes.get("/v1/flows/{task_id}", scope="tasks:payload", answers={200: FlowView}, errors=(409,))
 async def show_flow(ask: Ask) -> Response:
     """Its journal and its children."""
     return json(await ask.desk.flow(ask.path["task_id"]))
 
 
-@routes.get("/v1/flows/{task_id}/export", scope="tasks:payload", answers={200: dict[str, Any]})
+@routes.get(
+    "/v1/flows/{task_id}/export",
+    scope="tasks:payload",
+    answers={200: dict[str, Any]},
+    errors=(409,),
+)
 async def export_flow(ask: Ask) -> Response:
     """The run as JSON, for `holdfast flows check`."""
     return json(msgspec.Raw(await ask.desk.export(ask.path["task_id"])))

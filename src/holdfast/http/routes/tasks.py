@@ -139,6 +139,7 @@ async def listed(ask: Ask, wanted: TaskFilter) -> Response:
     scope="tasks:read",
     query=Waiting,
     answers={200: TaskView, 304: None},
+    errors=(409,),
     headers=_PREFER | _IF_NONE,
 )
 async def show_task(ask: Ask) -> Response:
@@ -154,6 +155,7 @@ async def show_task(ask: Ask) -> Response:
     scope="tasks:payload",
     query=Waiting,
     answers={200: ResultView, 202: ResultView},
+    errors=(409,),
     headers=_PREFER,
 )
 async def show_result(ask: Ask) -> Response:
@@ -164,9 +166,14 @@ async def show_result(ask: Ask) -> Response:
     return json(found, 200 if ended else 202, headers)
 
 
-@routes.get("/v1/tasks/{task_id}/arguments", scope="tasks:payload", answers={200: dict[str, Any]})
+@routes.get(
+    "/v1/tasks/{task_id}/arguments",
+    scope="tasks:payload",
+    answers={200: Any},
+    errors=(409,),
+)
 async def show_arguments(ask: Ask) -> Response:
-    """What it was called with, as it is stored."""
+    """What it was called with. Encrypted where this server has no keys for it."""
     return json(msgspec.Raw(await ask.desk.arguments(ask.path["task_id"])))
 
 
