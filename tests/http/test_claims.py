@@ -182,6 +182,25 @@ async def test_a_worker_of_one_tenant_gets_no_others_tasks(app: Holdfast):
         assert len(await claimed(acme, await registered(acme))) == 1
 
 
+async def test_tenants_are_served_in_turn(http):
+    worker = await registered(http)
+    for tenant, count in (("big", 20), ("small", 2)):
+        wishes = {"tasks": [{**PAY, "tenant_id": tenant}] * count}
+        await http.post("/v1/tasks/batch", json=wishes)
+    order = [(await claimed(http, worker, want=1))[0]["tenant_id"] for _ in range(4)]
+    assert order == ["big", "small", "big", "small"]
+
+
+async def test_work_of_a_new_kind_is_found_by_the_next_look(http):
+    """Also without waiting: what kinds of work there are may have changed since the last one."""
+    worker = await registered(http)
+    assert await claimed(http, worker) == []
+    await http.post("/v1/tasks", json=PAY)
+    assert len(await claimed(http, worker)) == 1
+    await http.post("/v1/tasks", json={**PAY, "queue": "other"})
+    assert len(await claimed(http, worker)) == 1
+
+
 async def test_forged_and_foreign_tokens_are_refused(app: Holdfast):
     keys = SomeKeys(one=Caller(name="one"), two=Caller(name="two"))
     api = app.asgi(keys=[keys])

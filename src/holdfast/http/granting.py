@@ -2,6 +2,7 @@
 request's id is the grant; the token of a lease is the permission."""
 
 import asyncio
+import itertools
 import logging
 from collections import OrderedDict
 from datetime import timedelta
@@ -29,6 +30,7 @@ logger = logging.getLogger("holdfast.http")
 _BEAT = 10_000_000  # microseconds between two signs of life that are written
 _QUICK, _SLOW = 0.05, 0.5  # seconds between looks for work
 _MOST_KNOWN = 10_000
+_AGAIN = 4  # claims for one look
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -42,6 +44,8 @@ class Granting:
     def __init__(self, app: Holdfast, sweeping: Sweeping) -> None:
         self._app, self._sweeping = app, sweeping
         self._lanes: Lanes | None = None
+        self._turn = itertools.count(1)
+        self._served: dict[str, int] = {}  # tenants in turn: who was served last comes last
         self._beats: OrderedDict[int, tuple[int, bool]] = OrderedDict()
 
     async def register(self, worker: RemoteWorker) -> None:
@@ -91,18 +95,33 @@ class Granting:
         want: int,
         lease: timedelta,
     ) -> list[Claimed]:
-        lanes = self._lanes or await self._look_up(store)
-        serving = worker.serving(caller.tenant)
-        served = [id for id, lane in lanes.lanes.items() if serving.serves(lane)]
-        if not served:
-            self._lanes = None
-            return []
-        answer = await store.claim(
-            worker=worker.id, lanes=served, want=want, lease=lease, grant=grant, durable=True
-        )
-        if answer.lanes != lanes.change:
-            self._lanes = None
-        return [task for task in answer.tasks if not await self._ended(store, task)]
+        """Again where lanes were added, or others were taking the same."""
+        serving, after, tasks = worker.serving(caller.tenant), None, list[Claimed]()
+        for _ in range(_AGAIN):
+            known, lanes = self._lanes, self._lanes or await self._look_up(store)
+            served = [id for id, lane in lanes.lanes.items() if serving.serves(lane)]
+            if not served:
+                self._lanes = None
+                if known is None:
+                    break
+                continue
+            answer = await store.claim(
+                worker=worker.id,
+                lanes=served,
+                want=want,
+                lease=lease,
+                grant=grant,
+                turns=[self._served.get(lanes.lanes[id].tenant, 0) for id in served],
+                after=after,
+                durable=True,
+            )
+            tasks, after = answer.tasks, answer.contended
+            if answer.lanes != lanes.change:
+                self._lanes = None
+            if tasks or (self._lanes is not None and after is None):
+                break
+        self._served |= {task.lane.tenant: next(self._turn) for task in tasks}
+        return [task for task in tasks if not await self._ended(store, task)]
 
     async def _ended(self, store: Store, task: Claimed) -> bool:
         """What was cancelled, or is past its time, is not started."""
