@@ -155,6 +155,8 @@ def test_a_wait_over_an_api_ends_with_ctrl_c(shell: Shell):
     scene = played(shell)
     served(shell)
     waiting = shell.start("tasks", "wait", scene["next"], "--timeout", "1h")
+    threads = Path(f"/proc/{waiting.process.pid}/task")
+    until(lambda: len(list(threads.iterdir())) > 1, "it has asked, and waits")
     following = shell.start("tasks", "tail", "--after", "0")
     following.line("task.done")
     for running in (waiting, following):

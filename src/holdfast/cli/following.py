@@ -8,7 +8,7 @@ from uuid import UUID
 import click
 
 from holdfast.cli.asking import Asking
-from holdfast.cli.render import Column, Printer, as_json, csv_rows
+from holdfast.cli.render import Column, Printer, as_json, csv_rows, say
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import EventView
 
@@ -37,6 +37,8 @@ def follow(
 
     async def print_all(desk: Desk) -> None:
         start = (await latest(desk) if forever else 0) if after is None else after
+        if forever:
+            say(f"following what happens after event {start}; Ctrl-C ends it")
         lines = Lines(at.out)
         async for event in _events(desk, start, forever):
             if task in (None, event.task_id) and (not only or event.type in only):

@@ -18,7 +18,7 @@ from holdfast.stores import queries
 
 __all__ = ["file_system", "held_rows", "hints", "is_sqlite", "postgres", "schema"]
 
-_HEARD = 3.0  # seconds for a hint to come back
+_HEARD = 5.0  # seconds for a hint to come back
 _STATEMENTS = queries.load(files("holdfast.cli.doctor"))
 
 
