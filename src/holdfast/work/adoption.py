@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import takewhile
 from typing import Protocol
+from uuid import UUID
 
 from holdfast.answers import Taking, Written
 from holdfast.ids import new_grant
@@ -66,12 +67,14 @@ class Adoption:
         taking = Taking(worker=self._worker, grant=new_grant(), lease=self._lease, most=most)
         return Offer(taking, self._holding.now())
 
-    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
-        """They were accepted, and some of them taken."""
+    def made(
+        self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
+    ) -> None:
+        """They were accepted, and some of them taken. `root`: of their family."""
         new = [d for d, id in zip(drafts, written.children, strict=True) if d.id == id]
         self._observer.enqueued(new)
         if offer and written.leased:
-            taken = [_claimed(d, offer.taking) for d in new if d.id in written.leased]
+            taken = [_claimed(d, offer.taking, root) for d in new if d.id in written.leased]
             self._holding.add((task.lease for task in taken), offer.sent)
             self._looking.take(taken)
         if others := {draft.queue for draft in new if draft.id not in written.leased}:
@@ -79,7 +82,7 @@ class Adoption:
             self._notifier.tell(Hint("work", queue) for queue in others)
 
 
-def _claimed(draft: Draft, taking: Taking) -> Claimed:
+def _claimed(draft: Draft, taking: Taking, root: UUID) -> Claimed:
     """As a claim would have answered it."""
     policy = draft.retry
     return Claimed(
@@ -91,4 +94,5 @@ def _claimed(draft: Draft, taking: Taking) -> Claimed:
         max_tries=draft.max_tries or (policy.max_attempts if policy else None),
         retry=policy,
         parent=draft.parent,
+        root=root,
     )

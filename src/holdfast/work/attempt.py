@@ -79,7 +79,9 @@ class Site(Protocol):
 
     def offer(self, attempt: "Attempt", drafts: Sequence[Draft]) -> Offer | None: ...
 
-    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None: ...
+    def made(
+        self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
+    ) -> None: ...
 
 
 class Flowing(Asking, Protocol):
@@ -247,7 +249,7 @@ class Attempt:
         return self._site.offer(self, drafts)
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
-        self._site.made(drafts, written, offer)
+        self._site.made(drafts, written, offer, self.context.root)
 
     def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""

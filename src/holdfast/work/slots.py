@@ -365,9 +365,11 @@ class Slots:
         own = 0 if attempt.resting else 1
         return self._adoption.offer(drafts, self.count - self.occupied - len(self._ahead) + own)
 
-    def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
+    def made(
+        self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
+    ) -> None:
         if self._adoption:
-            self._adoption.made(drafts, written, offer)
+            self._adoption.made(drafts, written, offer, root)
 
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False
