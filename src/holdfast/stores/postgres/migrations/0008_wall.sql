@@ -44,6 +44,10 @@ returns boolean
 language sql
 stable
 security definer
+set enable_seqscan = off                   -- asked for every row: whatever the statistics say, by the index
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 begin atomic
   select coalesce(
     (
