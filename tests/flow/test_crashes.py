@@ -105,7 +105,9 @@ async def test_a_crash_at_every_call(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "after", [pytest.param(False, marks=pytest.mark.long), True], ids=["before", "after"]
+)
 async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ async def test_a_run_whose_version_nobody_knows_waits_and_is_explained(
     newer = bench.new_app()
     old, _ = _register(bench.app, "1", gate)
     _register(newer, "2", gate)
-    async with bench.worker():
+    async with bench.worker(drain_timeout=0.0):  # a child that has begun waits for the gate
         task = await bench.app.dispatch(old)
         await waits(bench, task)
         await until(lambda: number_of(bench, "child") == 1)

@@ -78,6 +78,14 @@ def _record(store: SqlStore, scene: Scene) -> Awaitable[Any]:
     return store.record(scene.held, steps)
 
 
+def _record_one(store: SqlStore, scene: Scene) -> Awaitable[Any]:
+    return store.record(scene.held, [Step(position=1, name="one", value=b"1")])
+
+
+def _no_children(answer: Any, scene: Scene) -> bool:
+    return answer.children == [] and not answer.leased
+
+
 def _record_a_child(store: SqlStore, scene: Scene) -> Awaitable[Any]:
     if scene.child is None:
         scene.child = Draft(id=new_id(), type="child", parent=scene.held.task)
@@ -141,11 +149,19 @@ CASES = {
         {"task": 1, "later": 1, "attempt": 1},
         "lease",
     ),
+    "record a step": Case(
+        "holdfast.record_step(",
+        "held",
+        _record_one,
+        _no_children,
+        {"task": 1, "lease": 1, "step": 1},
+        "step",
+    ),
     "record steps": Case(
         "holdfast.record_steps(",
         "held",
         _record,
-        _nothing,
+        _no_children,
         {"task": 1, "lease": 1, "step": 2},
         "step",
     ),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
@@ -21,13 +22,19 @@ _SLICE = 0.5  # seconds of a rate that are done at once
 class Driver:
     """Drives what is open. `moved` is called where tasks may have become ready."""
 
-    def __init__(self, store: Store, moved: Callable[[], None] = lambda: None) -> None:
-        self._store, self._moved = store, moved
+    def __init__(
+        self,
+        store: Store,
+        moved: Callable[[], None] = lambda: None,
+        *,
+        lease: timedelta = timedelta(seconds=30),
+    ) -> None:
+        self._store, self._moved, self._lease = store, moved, lease
 
     async def sweep(self) -> int:
         """One operation from where it stands to its end, if there is one to be had."""
         grant = new_grant()
-        found = await self._store.take_operations(grant)
+        found = await self._store.take_operations(grant, lease=self._lease)
         for operation in found:
             await self._drive(operation, grant)
         return len(found)
@@ -54,7 +61,7 @@ class Driver:
             if moved:
                 self._moved()
             goes_on = await self._store.advance_operation(
-                operation.id, grant, position=cursor, done=done, failed=failed
+                operation.id, grant, position=cursor, done=done, failed=failed, lease=self._lease
             )
             if not goes_on:
                 return
