@@ -56,7 +56,7 @@ def check_key(what: str, key: str) -> str:
     """A key of the user's own making: any text that every database can hold."""
     if not isinstance(key, str) or not 1 <= len(key) <= 255:
         raise InvalidInput(f"{what} must be a text of 1 to 255 characters, got {key!r:.80}")
-    if "\0" in key or any("\ud800" <= c <= "\udfff" for c in key):
+    if "\0" in key or (not key.isascii() and any("\ud800" <= c <= "\udfff" for c in key)):
         raise InvalidInput(f"{what} {key!r:.80} contains NUL or half a surrogate pair; remove it")
     return key
 
