@@ -63,6 +63,10 @@ class Client:
         """`told` hears of what was accepted."""
         self.store, self._notifier, self._told = store, notifier, told
 
+    def as_tenant(self, tenant: str | None) -> "Client":
+        """In the name of one tenant, or of all: see `Store.as_tenant`."""
+        return Client(self.store.as_tenant(tenant), self._notifier, self._told)
+
     async def dispatch(self, call: Call[R]) -> TaskHandle[R]:
         (handle,) = await self.dispatch_many([call])
         return handle

@@ -114,6 +114,7 @@ async def test_health_tells_a_draining_worker_and_an_api_alone(app: Holdfast):
     async with asking(app) as http:
         alone = await http.get("/health")
         assert (alone.status_code, alone.json()["status"]) == (200, "healthy")
+        assert alone.json()["checks"]["fleet"] == "0 active, 0 draining, 0 stale"
         for path in ("/livez", "/readyz", "/startupz", "/readyz?verbose"):
             assert (await http.get(path)).status_code == 200
         lifecycle = app.create_worker_lifecycle("w-1")

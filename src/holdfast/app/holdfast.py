@@ -275,14 +275,17 @@ class Holdfast:
             raise LeaseLost("release", task_id(task))
         await context.release(ending(status, error))
 
-    async def desk(self, caller: "Caller | None" = None) -> "LocalDesk":
-        """What people and programs outside may ask, for one caller; by default for this process."""
+    async def desk(
+        self, caller: "Caller | None" = None, client: Client | None = None
+    ) -> "LocalDesk":
+        """What people and programs outside may ask, for one caller; by default for this process.
+        `client`: by whom it asks, where that is not the app's own."""
         from holdfast.desk.caller import Caller
         from holdfast.desk.local import LocalDesk
         from holdfast.redaction import Redaction
 
         return LocalDesk(
-            await self._client(),
+            client or await self._client(),
             self.functions,
             caller or Caller(name=f"process {os.getpid()}"),
             observer=Many(self.observers),

@@ -44,14 +44,14 @@ class Office(Base):
     # ── keys ─────────────────────────────────────────────────────────────────────────────────
 
     async def create_key(self, wish: KeyWish) -> NewKey:
-        scopes = self._scopes(wish.scopes)
+        name, scopes = check_name("key", wish.name), self._scopes(wish.scopes)
         tenant = self._tenant_of_key(wish.tenant_id)
         expires = None if wish.expires is None else duration("expires", wish.expires)
         id, key, digest = keys.make()
-        await self._note("key.create", id, name=wish.name, scopes=scopes, tenant=tenant)
+        await self._note("key.create", id, name=name, scopes=scopes, tenant=tenant)
         await self._store.add_key(
             id,
-            name=check_name("key", wish.name),
+            name=name,
             scopes=scopes,
             digest=digest,
             created_by=self._caller.name,

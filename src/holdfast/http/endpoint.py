@@ -57,7 +57,8 @@ class Endpoint:
         ask = Ask(request, self._house, caller, desk, path, query, body)
         if not route.once:
             return await route.handler(ask)
-        return await once(self._house.app, request, caller, data, lambda: route.handler(ask))
+        client = await self._house.client(caller.tenant)
+        return await once(client, request, caller, data, lambda: route.handler(ask))
 
     def _route(self, method: str) -> Route:
         looked_at = self.routes.get("GET")

@@ -5,6 +5,7 @@ import asyncio
 import itertools
 import logging
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from hashlib import sha256
 from uuid import UUID
@@ -41,8 +42,10 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Granting:
-    def __init__(self, app: Holdfast, sweeping: Sweeping) -> None:
-        self._app, self._sweeping = app, sweeping
+    def __init__(
+        self, app: Holdfast, client: Callable[[], Awaitable[Client]], sweeping: Sweeping
+    ) -> None:
+        self._app, self._client, self._sweeping = app, client, sweeping
         self._lanes: Lanes | None = None
         self._turn = itertools.count(1)
         self._served: dict[str, int] = {}  # tenants in turn: who was served last comes last
@@ -179,9 +182,6 @@ class Granting:
 
     async def _store(self) -> Store:
         return (await self._client()).store
-
-    async def _client(self) -> Client:
-        return await self._app.home.client()
 
 
 def _grant(worker: RemoteWorker, request: UUID) -> UUID:

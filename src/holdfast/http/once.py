@@ -7,7 +7,7 @@ from hashlib import sha256
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.app import Holdfast
+from holdfast.client import Client
 from holdfast.desk.caller import Caller
 from holdfast.http.problems import Problem, problem_of, wrong_parameter
 from holdfast.ids import new_grant
@@ -18,7 +18,7 @@ HEADER = "Idempotency-Key"
 
 
 async def once(
-    app: Holdfast,
+    client: Client,
     request: Request,
     caller: Caller,
     body: bytes,
@@ -30,8 +30,8 @@ async def once(
         return await act()
     if not 1 <= len(key) <= 255:
         raise wrong_parameter(HEADER, "it has 1 to 255 characters", status=400)
-    store, token = (await app.home.client()).store, new_grant()
-    scope = sha256(f"{caller.tenant}\0{caller.name}".encode()).hexdigest()
+    store, token = client.store, new_grant()
+    scope = f"{caller.tenant or '*'} {sha256(caller.name.encode()).hexdigest()}"
     begun = await store.begin_request(scope, key, _digest(request, body), token=token)
     match begun.state:
         case "done":

@@ -1,18 +1,21 @@
 """Whether this process can do its work: asked by many, looked at once a second."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from holdfast.app import Holdfast
+from holdfast.client import Client
 from holdfast.errors import HoldfastError
 
 __all__ = ["Health", "Pulse"]
 
 _FOR = 1_000_000  # microseconds
 _PATIENCE = 5.0  # seconds
-_FARTHEST = 2**62
+_ACTIVE = ("starting", "ready", "blocked", "deaf")
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,10 +28,11 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pulse:
-    def __init__(self, app: Holdfast) -> None:
-        self._app = app
+    def __init__(self, app: Holdfast, client: Callable[[], Awaitable[Client]]) -> None:
+        self._app, self._client = app, client
         self._seen: tuple[int, bool] | None = None
         self._looking: asyncio.Task[bool] | None = None
+        self._fleet: Counter[str] = Counter()
         self.started = False
 
     async def store_answers(self) -> bool:
@@ -42,7 +46,8 @@ class Pulse:
     async def _look(self) -> bool:
         try:
             async with asyncio.timeout(_PATIENCE):
-                await (await self._app.home.client()).store.events(_FARTHEST, 1)
+                workers = await (await self._client()).store.workers()
+            self._fleet = Counter(worker.status for worker in workers)
             found = self.started = True
         except (HoldfastError, TimeoutError, OSError):
             found = False
@@ -66,5 +71,14 @@ class Pulse:
             status=status,
             worker_id=workers[0] if workers else None,
             workers=workers,
-            checks={"store": "ok" if answers else "unreachable"},
+            checks=self._checks(answers, alone=not workers),
         )
+
+    def _checks(self, answers: bool, *, alone: bool) -> dict[str, str]:
+        """An API without a worker of its own says how the fleet is."""
+        checks = {"store": "ok" if answers else "unreachable"}
+        if alone and answers:
+            active = sum(self._fleet[status] for status in _ACTIVE)
+            draining, stale = self._fleet["draining"], self._fleet["stale"]
+            checks["fleet"] = f"{active} active, {draining} draining, {stale} stale"
+        return checks

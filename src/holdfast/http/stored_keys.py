@@ -3,8 +3,10 @@ within a second by every process."""
 
 import logging
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
-from holdfast.app import Holdfast
+from holdfast.client import Client
+from holdfast.clock import Clock
 from holdfast.desk.caller import Caller
 from holdfast.desk.keys import read
 from holdfast.errors import HoldfastError
@@ -23,8 +25,8 @@ _NOBODY = bytes(32)
 class StoredKeys:
     """Keeps `holdfast.http.auth.Keys`."""
 
-    def __init__(self, app: Holdfast) -> None:
-        self._app, self._clock = app, app.home.clock
+    def __init__(self, clock: Clock, client: Callable[[], Awaitable[Client]]) -> None:
+        self._clock, self._client = clock, client
         self._known: OrderedDict[str, tuple[int, KeyRecord | None]] = OrderedDict()
         self._touched: dict[str, int] = {}
         self._any: tuple[int, bool] | None = None
@@ -73,4 +75,4 @@ class StoredKeys:
             logger.warning("could not note that a key was used: %s", error)
 
     async def _store(self) -> Store:
-        return (await self._app.home.client()).store
+        return (await self._client()).store

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from holdfast.app import Holdfast
+from holdfast.client import Client
 from holdfast.config import first
 from holdfast.errors import HoldfastError
 from holdfast.notifier import EVERYTHING
@@ -23,8 +25,8 @@ class Sweeping:
     """One bounded pass of each chore whose time has come; never two at once. Bulk operations, which
     take as long as they take, are driven beside."""
 
-    def __init__(self, app: Holdfast) -> None:
-        self._app = app
+    def __init__(self, app: Holdfast, client: Callable[[], Awaitable[Client]]) -> None:
+        self._app, self._client = app, client
         self._due: dict[str, int] = {}
         self._chores: list[Chore] = []
         self._busy = False
@@ -55,7 +57,7 @@ class Sweeping:
 
     async def _drive(self) -> None:
         try:
-            client = await self._app.home.client()
+            client = await self._client()
             driver = Driver(client.store, lambda: client.tell([EVERYTHING]))
             while await driver.sweep():
                 pass
@@ -68,7 +70,7 @@ class Sweeping:
             await asyncio.wait({self._driving})
 
     async def _all(self) -> list[Chore]:
-        client, config = await self._app.home.client(), self._app.config
+        client, config = await self._client(), self._app.config
         settings = Upkeeping(
             recovery_interval=first(config.recovery_interval, _RECOVERY),
             retention=first(config.retention, timedelta(days=7)),

@@ -33,6 +33,9 @@ class _SealedStore:
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._inner, verb)
 
+    def as_tenant(self, tenant: str | None) -> Store:
+        return sealed(self._inner.as_tenant(tenant), self._ring)
+
     # ── in ───────────────────────────────────────────────────────────────────────────────────
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
