@@ -140,8 +140,8 @@ async def test_the_same_request_at_the_same_time_is_told_to_wait(app: Holdfast, 
     began, go = asyncio.Event(), asyncio.Event()
     desk = app.desk
 
-    async def slow(caller):
-        found = await desk(caller)
+    async def slow(caller, client):
+        found = await desk(caller, client)
 
         async def recover(**_: object) -> object:
             began.set()

@@ -160,7 +160,7 @@ async def test_a_batch_has_its_bound(here):
 
 
 async def test_a_failure_inside_is_told_to_the_log_only(local: Holdfast, monkeypatch, caplog):
-    async def broken(_: object) -> None:
+    async def broken(*_: object) -> None:
         raise RuntimeError("the password is hunter2")
 
     monkeypatch.setattr(local, "desk", broken)
