@@ -27,7 +27,7 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
         yield found
 
 
-@pytest.fixture(params=["sqlite", "postgres", "api"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long), "api"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     """A store in which things have happened, asked itself or through an API."""
     with shell_in(tmp_path) as found:
