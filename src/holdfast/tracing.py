@@ -7,7 +7,7 @@ work does not count it.
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -50,8 +50,9 @@ def sending(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
 
 
 @contextlib.contextmanager
-def attempting(claimed: Claimed, worker_id: str) -> Iterator[None]:
-    """While the function runs. An error is the span's; being stopped is none."""
+def attempting(claimed: Claimed, worker_id: str, scrub: Callable[[str], str]) -> Iterator[None]:
+    """While the function runs. An error is the span's, without its secrets; being stopped is
+    none."""
     from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
     origin = _read(claimed.payload)
@@ -77,7 +78,10 @@ def attempting(claimed: Claimed, worker_id: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            span.record_exception(error)
+            said = {"exception.type": type(error).__qualname__}
+            with contextlib.suppress(Exception):  # its own __str__ may raise anything
+                said["exception.message"] = scrub(str(error))[:4000]
+            span.add_event("exception", said)
             span.set_status(Status(StatusCode.ERROR, type(error).__name__))
             raise
 

@@ -213,3 +213,10 @@ async def test_it_can_be_mounted_under_a_prefix(local):
         link = (await http.get("/jobs/v1/tasks?limit=1")).links["next"]["url"]
         assert (await http.get(link)).json()["data"][0]["id"] == answer.json()["id"]
         assert (await http.get("/jobs/nowhere")).status_code == 404
+
+
+async def test_a_proxy_of_this_machine_is_no_neighbour(local: Holdfast):
+    async with asking(local) as http:
+        assert (await http.get("/v1/tasks")).status_code == 200
+        for name in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
+            assert (await http.get("/v1/tasks", headers={name: "1.2.3.4"})).status_code == 403

@@ -201,3 +201,20 @@ async def test_numbers_over_time_and_logs(app: Holdfast):
         for wrong in ("step=61", "step=1", "since=yesterday", "since=2030-01-01T00:00:00"):
             assert (await http.get(f"/v1/stats/timeseries?{wrong}")).status_code == 422
         assert (await http.get(f"/v1/tasks/{id}/logs")).json()["data"] == []
+
+
+async def test_a_batch_whose_answer_was_lost_makes_none_twice(app: Holdfast, monkeypatch):
+    """Whatever became of what is remembered of the request."""
+
+    async def forgetful(client, request, caller, body, act):
+        return await act()
+
+    monkeypatch.setattr("holdfast.http.endpoint.once", forgetful)
+    async with asking(app) as http:
+        batch, header = {"tasks": [PAY] * 3}, {"Idempotency-Key": "b"}
+        first = await http.post("/v1/tasks/batch", json=batch, headers=header)
+        again = await http.post("/v1/tasks/batch", json=batch, headers=header)
+        other = await http.post("/v1/tasks/batch", json=batch)
+    ids = [[one["task"]["id"] for one in answer.json()["data"]] for answer in (first, again, other)]
+    assert ids[0] == ids[1]
+    assert len({*ids[0], *ids[2]}) == 6

@@ -68,6 +68,8 @@ async def test_the_api_works_behind_the_wall(walled: tuple[Holdfast, Holdfast]) 
         assert [one["verb"] for one in audit] == ["task.cancel", "task.enqueue"]
         assert (await http.get("/distributed/stats", headers=admin)).status_code == 200
         assert (await http.get("/health")).status_code == 200
+        worker = {"worker_id": "w", "types": ["pay"]}
+        assert (await http.post("/v1/workers", json=worker, headers=admin)).status_code == 201
 
 
 async def test_a_filter_that_is_forgotten_shows_nothing(

@@ -3,10 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast import RetryPolicy
+from holdfast.clock import SystemClock
+from holdfast.context import Context, running
+from holdfast.work.holding import Holding
+from holdfast.work.logs import TaskLogs
 from tests.work.bench import Bench
 
 shop = logging.getLogger("shop")
@@ -119,4 +125,28 @@ async def test_nothing_is_kept_where_nobody_wants_it(
     task = await app.dispatch(work)
     async with bench.worker(app):
         await task.result(timeout=60)
+    assert await kept(bench, task) == []
+
+
+async def test_lines_of_a_lost_lease_are_let_go_of(bench: Bench) -> None:
+    @bench.app.durable(name="work")
+    async def work() -> None: ...
+
+    task = await bench.app.dispatch(work)
+    store = await bench.store()
+    lanes = list((await store.lanes()).lanes)
+    minute = timedelta(minutes=1)
+    (claimed,) = (await store.claim(worker=1, lanes=lanes, want=1, lease=minute)).tasks
+    holding = Holding(SystemClock(), 60.0)
+    holding.add([claimed.lease], holding.now())
+    logs = TaskLogs(store, holding)
+    keeper: Any = None
+    token = running.set(Context(claimed, keeper))
+    try:
+        logs.handle(logging.makeLogRecord({"name": "shop", "msg": "late", "levelname": "INFO"}))
+    finally:
+        running.reset(token)
+    await store.revoke(task.id, claimed.lease.fence)
+    await logs.write([claimed.lease])
+    assert not logs._said, "else it was refused again every second"
     assert await kept(bench, task) == []

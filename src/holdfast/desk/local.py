@@ -40,6 +40,13 @@ class LocalDesk(Tasks, Fleet):
     async def export(self, id: UUID) -> bytes:
         task = await self._own(id)
         payload, journal = await self._store.payload(id), await self._store.journal(id)
+        if not self._caller.may("admin"):
+            hide = self._redaction.hide
+            payload = hide(payload, self._places(task))
+            steps = [
+                msgspec.structs.replace(s, value=hide(s.value or b"null")) for s in journal.steps
+            ]
+            journal = msgspec.structs.replace(journal, steps=steps)
         return Run.of(id, task.type, task.version, payload, journal).written()
 
     async def signal(self, id: UUID, name: str, payload: Any = None) -> bool:

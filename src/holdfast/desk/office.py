@@ -35,6 +35,7 @@ __all__ = ["Office"]
 
 _CAP = 10_000  # matches are counted up to here
 _SAMPLE = 10
+_MOST_CONFIRMED = 1_000_000
 _PAGE = 500
 
 
@@ -119,9 +120,11 @@ class Office(Base):
 
     async def start_operation(self, wish: OperationWish) -> OperationView:
         filter = self._filter(wish.filter)
-        if wish.rate is not None and not 0 < wish.rate <= 100_000:
-            raise InvalidInput(f"rate must be over 0 and up to 100,000 a second, got {wish.rate}")
-        matched, sample = await self._match(filter)
+        if wish.rate is not None and not 0.01 <= wish.rate <= 100_000:
+            raise InvalidInput(f"rate must be from 0.01 to 100,000 a second, got {wish.rate}")
+        if wish.confirm_count is not None and not 0 <= wish.confirm_count <= _MOST_CONFIRMED:
+            raise InvalidInput(f"confirm_count must be from 0 to {_MOST_CONFIRMED:,}")
+        matched, sample = await self._match(filter, max(_CAP, (wish.confirm_count or 0) + 1))
         if wish.dry_run:
             return _plan(wish, matched, sample, self._caller.name, filter.tenant)
         if wish.confirm_count is not None and matched > wish.confirm_count:
@@ -178,9 +181,9 @@ class Office(Base):
             tenant=wanted.tenant_id or own,
         )
 
-    async def _match(self, filter: TaskFilter) -> tuple[int, list[UUID]]:
+    async def _match(self, filter: TaskFilter, most: int) -> tuple[int, list[UUID]]:
         count, sample, cursor = 0, list[UUID](), None
-        while count < _CAP:
+        while count < most:
             page = await self._store.list_tasks(filter, cursor=cursor, limit=_PAGE)
             count += len(page.tasks)
             sample += [task.id for task in page.tasks[: _SAMPLE - len(sample)]]

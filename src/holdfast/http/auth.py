@@ -17,6 +17,7 @@ from holdfast.http.routing import PUBLIC
 __all__ = ["BootstrapKey", "Door", "Keys", "is_loopback"]
 
 _HOSTS = {"localhost", "127.0.0.1", "::1"}
+_PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 LOCAL = Caller(name="local")
 ANYBODY = Caller(name="anybody", scopes=frozenset())
 
@@ -98,6 +99,8 @@ def _check_local(request: Request) -> None:
         raise _closed()
     if _name(f"//{request.headers.get('host', '')}") not in _HOSTS:
         raise _closed()
+    if any(name in request.headers for name in _PASSED_ON):
+        raise _closed()  # a proxy of this machine speaks for anybody
     origin = request.headers.get("origin")
     if origin is not None and _name(origin) not in _HOSTS:
         raise _closed()

@@ -22,7 +22,14 @@ from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import chance
 from holdfast.notifier import Hint
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import Cancelled, Expired, Outcome, Settlement, settle
+from holdfast.tasks.lifecycle import (
+    Cancelled,
+    Expired,
+    HandedBack,
+    Outcome,
+    Settlement,
+    settle,
+)
 from holdfast.tasks.task import Claimed
 
 __all__ = ["Granted", "Granting"]
@@ -69,6 +76,7 @@ class Granting:
         active: int,
         lease: timedelta,
         wait: float,
+        is_gone: Callable[[], Awaitable[bool]],
     ) -> Granted:
         """What this request took before, where its answer was lost; else due tasks, or none."""
         store, grant = await self._store(), _grant(worker, request)
@@ -82,6 +90,10 @@ class Granting:
         pause = _QUICK
         while True:
             tasks = await self._ask(store, worker, caller, grant, want, lease)
+            if await is_gone():  # nobody would run them
+                for task in tasks:
+                    await self.settle(HeldLease.of(task, 0, lease), HandedBack())
+                return Granted([], drain)
             left = over - asyncio.get_running_loop().time()
             if tasks or left <= 0:
                 return Granted(tasks, drain)

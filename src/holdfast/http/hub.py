@@ -91,6 +91,8 @@ class Hub:
             return batch, batch[-1].seq if len(batch) == _PAGE else max(place, self._last)
         async with self._behind:
             page = await (await self._desk()).events(place, _PAGE)
+        if page.last <= place:
+            await asyncio.sleep(_SLOW)  # what was there is forgotten, and nothing has come
         return [told(event) for event in page.data], max(page.last, place)
 
     async def _quiet(self, place: int) -> bool:

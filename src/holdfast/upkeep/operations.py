@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -17,6 +18,14 @@ __all__ = ["Driver"]
 
 _PAGE = 500
 _SLICE = 0.5  # seconds of a rate that are done at once
+
+
+class _Far(NamedTuple):
+    """How far it is."""
+
+    position: str | None
+    done: int
+    failed: int
 
 
 class Driver:
@@ -53,23 +62,43 @@ class Driver:
         size = _PAGE if operation.rate is None else max(1, min(_PAGE, int(operation.rate * _SLICE)))
         loop = asyncio.get_running_loop()
         while True:
-            began = loop.time()
+            began, place = loop.time(), cursor
             page = await self._store.list_tasks(filter, cursor=cursor, limit=size)
             ids = [task.id for task in page.tasks]
             moved = await self._act(operation.action, ids) if ids else 0
             done, failed, cursor = done + moved, failed + len(ids) - moved, page.next
             if moved:
                 self._moved()
-            goes_on = await self._store.advance_operation(
-                operation.id, grant, position=cursor, done=done, failed=failed, lease=self._lease
-            )
-            if not goes_on:
+            # Of the last page the place is kept: whoever goes on from there does it again, not all.
+            far = _Far(place if cursor is None else cursor, done, failed)
+            if not await self._advance(operation, grant, far):
                 return
             if cursor is None:
                 await self._store.end_operation(operation.id, grant)
                 return
             if operation.rate is not None:
-                await asyncio.sleep(max(0.0, len(ids) / operation.rate - (loop.time() - began)))
+                over = began + len(ids) / operation.rate
+                if not await self._wait(operation, grant, far, over):
+                    return
+
+    async def _wait(self, operation: Operation, grant: UUID, far: "_Far", over: float) -> bool:
+        """For the rate; False: it was cancelled meanwhile, or somebody else drives it."""
+        loop, turn = asyncio.get_running_loop(), self._lease.total_seconds() / 3
+        while (left := over - loop.time()) > 0:
+            await asyncio.sleep(min(left, turn))
+            if left > turn and not await self._advance(operation, grant, far):
+                return False
+        return True
+
+    async def _advance(self, operation: Operation, grant: UUID, far: "_Far") -> bool:
+        return await self._store.advance_operation(
+            operation.id,
+            grant,
+            position=far.position,
+            done=far.done,
+            failed=far.failed,
+            lease=self._lease,
+        )
 
     async def _act(self, action: str, ids: Sequence[UUID]) -> int:
         match action:

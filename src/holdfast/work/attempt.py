@@ -296,7 +296,7 @@ class Attempt:
     async def _call(self) -> bytes:
         if not tracing.is_on():
             return await self.executor.run(self.function, self.context)
-        with tracing.attempting(self.claimed, self.context.worker_id):
+        with tracing.attempting(self.claimed, self.context.worker_id, self.context.scrub):
             return await self.executor.run(self.function, self.context)
 
     async def _is_cancelled(self) -> bool:

@@ -5,11 +5,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.context import entered
-from holdfast.errors import LeaseLost, StoreError
+from holdfast.errors import LeaseLost, StoreUnreachable
 from holdfast.records import LogLine
 from holdfast.store import Logs
 from holdfast.tasks.task import Lease
@@ -17,6 +16,7 @@ from holdfast.work.holding import Holding
 
 __all__ = ["TaskLogs"]
 
+logger = logging.getLogger("holdfast.worker")
 _MOST_LINES = 1000  # of one attempt; beyond that they are only counted
 _LONGEST = 8000  # characters
 _OURS = ("holdfast.worker", "holdfast.flow", "holdfast.upkeep", "holdfast.store")
@@ -77,6 +77,7 @@ class TaskLogs(logging.Handler):
         while True:
             await asyncio.sleep(_EVERY)
             if self._said:
+                self.forget([one for one in list(self._said) if not self._holding.holds(one)])
                 await self.write(list(self._said))
 
     async def write(self, leases: Iterable[Lease]) -> None:
@@ -101,10 +102,18 @@ class TaskLogs(logging.Handler):
         lines = [_as_record(line, now) for line in taken]
         # Where lines were left out their numbers have gaps: what is beyond is said for itself.
         kept = [line for line in lines if line.position <= _MOST_LINES]
-        with suppress(StoreError, LeaseLost):
+        try:
             for some in (kept, [line for line in lines if line.position > _MOST_LINES]):
                 if some:
                     await self._store.log(lease, some)
+        except LeaseLost:
+            self.forget([lease])
+        except StoreUnreachable:
+            pass  # once more, in a second
+        except Exception as error:  # what is logged must never hold up what it is about
+            logger.warning("task %s: its log cannot be kept: %s", lease.task, error)
+            self._drop(lease, taken)
+        else:
             self._drop(lease, taken)
 
     def _drop(self, lease: Lease, written: Sequence[_Line]) -> None:

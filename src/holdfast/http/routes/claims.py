@@ -79,6 +79,7 @@ async def claim_tasks(ask: Ask) -> Response:
         active=wish.active,
         lease=lease,
         wait=wish.wait,
+        is_gone=ask.request.is_disconnected,
     )
     data = [_shown(ask, task, worker, lease) for task in found.tasks]
     return json(Claimable(data=data, drain=found.drain))

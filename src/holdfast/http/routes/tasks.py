@@ -1,6 +1,8 @@
 """Tasks: make, list, look at, steer."""
 
 import re
+from collections.abc import Sequence
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 from uuid import UUID
@@ -102,8 +104,23 @@ async def create_task(ask: Ask) -> Response:
 )
 async def create_tasks(ask: Ask) -> Response:
     """Make up to 1,000 tasks: all of them or none. 200 where all were known already."""
-    made = await ask.desk.submit(ask.body.tasks)
+    made = await ask.desk.submit(_keyed(ask, ask.body.tasks))
     return json(Listed(data=made), 201 if any(one.created for one in made) else 200)
+
+
+def _keyed(ask: Ask, wishes: Sequence[NewTask]) -> list[NewTask]:
+    """With a key of the request, each task has one of its own by it: whoever asks again after an
+    answer that was lost, whatever became of it, makes none of them twice."""
+    header = ask.header("idempotency-key")
+    if header is None:
+        return list(wishes)
+    by = sha256(f"{ask.caller.name}\0{header}".encode()).hexdigest()
+    return [
+        wish
+        if wish.idempotency_key is not None
+        else msgspec.structs.replace(wish, idempotency_key=f"request:{by}:{n}")
+        for n, wish in enumerate(wishes)
+    ]
 
 
 @routes.get("/v1/tasks", "/tasks", scope="tasks:read", query=TaskFilter, answers={200: TaskPage})

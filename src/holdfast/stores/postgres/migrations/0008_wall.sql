@@ -117,9 +117,9 @@ as $$
       ('gate', null, 'select, insert, update'),
       ('freed', null, 'select, insert, delete'),
       ('lane_change', null, 'select, update'),
-      ('worker', null, 'select, update'),
+      ('worker', null, 'select, insert, update'),
       ('chore', null, 'select, insert, update'),
-      ('reached', null, 'select'),
+      ('reached', null, 'select, insert, update'),
       ('migration', null, 'select')
   ) as a (name, by, may)
   cross join (
