@@ -223,6 +223,13 @@ async def restart(store: SqlStore, lease: Lease) -> str:
     return "restart"
 
 
+async def record_one(store: SqlStore, lease: Lease) -> str:
+    """One new step by itself, which goes another way than several."""
+    with pytest.raises(LeaseLost, match="record"):
+        await store.record(lease, [Step(position=3, name="third", value=b"3")])
+    return "record"
+
+
 async def record_again(store: SqlStore, lease: Lease) -> str:
     with pytest.raises(LeaseLost, match="record"):
         await store.record(lease, [Step(position=1, name="first", value=b"1")])
@@ -240,6 +247,7 @@ TRIES: list[Attempt] = [
     progress,
     log,
     record,
+    record_one,
     record_again,
     restart,
     claimed,
