@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -131,15 +132,34 @@ class Together(Generic[T, R]):
     ) -> None:
         """`weigh`: bytes of a question; what goes together is bounded."""
         self._ask, self._weigh = ask, weigh
+        self._loop = asyncio.get_running_loop()
+        self._nobodys = Context()  # whoever asks first: what is done here is done for all
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
-        self._serving: asyncio.Task[None] | None = None
+        self._is_busy = False
+        self._is_lonely = True  # lately nobody came together
 
     async def ask(self, question: T) -> R:
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        """Where it is cancelled, it may have been asked all the same."""
+        if self._is_lonely and not self._is_busy:
+            return await self._ask_alone(question)
+        answer: asyncio.Future[R] = self._loop.create_future()
         self._waiting.append((question, answer))
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
+        self._go_on()
         return await answer
+
+    async def _ask_alone(self, question: T) -> R:
+        """In the caller's own task, which is quicker."""
+        self._is_busy = True
+        try:
+            return (await self._ask([question]))[0]
+        finally:
+            self._is_busy = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting and not self._is_busy:
+            self._is_busy = True
+            self._serving = self._loop.create_task(self._serve(), context=self._nobodys)
 
     async def _serve(self) -> None:
         try:
@@ -152,9 +172,11 @@ class Together(Generic[T, R]):
                     count += 1
                 batch = self._waiting[:count]
                 del self._waiting[:count]
+                self._is_lonely = count == 1
                 await self._together(batch)
         finally:
-            self._serving = None
+            self._is_busy = False
+            self._go_on()
 
     async def _together(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> None:
         try:
