@@ -23,11 +23,10 @@ class _Carried(msgspec.Struct):
 
 
 def is_on() -> bool:
-    """Whether somebody has set OpenTelemetry up: that libraries load it is not enough."""
+    """Whether somebody has set OpenTelemetry up: that libraries load it is not enough. Asked for
+    each attempt, so not by `get_tracer_provider`, which looks into the environment."""
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return False
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return trace is not None and getattr(trace, "_TRACER_PROVIDER", trace) is not None
 
 
 @contextlib.contextmanager
