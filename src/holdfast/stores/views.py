@@ -34,7 +34,7 @@ _SCAN = 1000  # events that are looked through for those of one tenant
 
 
 class Views(Standings, Following):
-    """Keeps `holdfast.store.Views`."""
+    """Keeps `holdfast.steering.Views`."""
 
     async def get(self, task: UUID) -> Task:
         for row in await self._call("get", ids=[task]):
