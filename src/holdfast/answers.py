@@ -15,6 +15,7 @@ __all__ = [
     "Cancelling",
     "ClaimAnswer",
     "DeadLetterGroup",
+    "Editing",
     "Ending",
     "Event",
     "EventPage",
@@ -339,3 +340,4 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cancelling = Literal["cancelled", "requested", "ended", "unknown"]
+Editing = Literal["edited", "changed", "begun"]

@@ -9,6 +9,7 @@ from uuid import UUID
 from holdfast.answers import (
     Cancelling,
     DeadLetterGroup,
+    Editing,
     Ending,
     EventPage,
     LeaseView,
@@ -19,6 +20,7 @@ from holdfast.answers import (
     TaskFilter,
     WorkerRecord,
 )
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Attempt, Task
 
@@ -36,6 +38,12 @@ class Steering(Protocol):
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
         """Run now: what failed or was cancelled gets a new life, what waits for its time or was
         parked goes ahead; answers what was moved."""
+        ...
+
+    async def edit(self, task: UUID, edit: Edit, *, seen: Task | None = None) -> Editing:
+        """Change a task that has not begun. `begun`: it runs, has ended, or was asked to cancel:
+        nothing was changed. With `seen` it is changed only where it still is so; `changed`: it is
+        not any more, be it by this very call, whose answer was lost. Raises `UnknownTask`."""
         ...
 
     async def discard(self, tasks: Sequence[UUID]) -> frozenset[UUID]:

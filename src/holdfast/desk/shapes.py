@@ -84,11 +84,13 @@ class TaskView(Shape, frozen=True, kw_only=True):
     lease_timeout: datetime | None
     created_at: datetime
     run_at: datetime | None
+    expires_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     progress: float | None
     progress_message: str | None
     last_error: str | None
+    last_error_type: str | None
 
 
 class Accepted(Shape, frozen=True, kw_only=True):

@@ -57,11 +57,13 @@ def task_view(task: Task) -> TaskView:
         lease_timeout=task.lease_timeout,
         created_at=task.created_at,
         run_at=task.run_at,
+        expires_at=task.expires_at,
         started_at=task.started_at,
         finished_at=task.finished_at,
         progress=task.progress,
         progress_message=task.progress_message,
         last_error=task.last_error,
+        last_error_type=task.last_error_type,
     )
 
 

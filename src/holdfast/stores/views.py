@@ -265,11 +265,13 @@ class Views(Standings, Following):
             lease_timeout=instant(row[16]),
             created_at=self._at(row[17]),
             run_at=instant(row[18]),
-            started_at=instant(row[19]),
-            finished_at=instant(row[20]),
-            progress=row[21],
-            progress_message=row[22],
-            last_error=row[23],
+            expires_at=instant(row[19]),
+            started_at=instant(row[20]),
+            finished_at=instant(row[21]),
+            progress=row[22],
+            progress_message=row[23],
+            last_error=row[24],
+            last_error_type=row[25],
         )
 
 

@@ -2,7 +2,7 @@
 select
   t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
   t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
-  t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error
+  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type
 from holdfast.tasks t
 where t.id = any (:ids)
 order by t.id desc

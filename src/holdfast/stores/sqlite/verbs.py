@@ -10,6 +10,7 @@ import msgspec
 from holdfast.stores.driver import Row
 from holdfast.stores.sqlite.procedures import (
     claim,
+    edit,
     enqueue,
     flow,
     keys,
@@ -134,6 +135,7 @@ VERBS: dict[str, Verb] = {
     "open_descendants": _procedure(steer.open_descendants, writes=False),
     "withdraw": _procedure(steer.withdraw),
     "retry": _procedure(steer.retry),
+    "edit": _procedure(edit.edit),
     "discard": _procedure(upkeep.discard),
     "pause": _procedure(steer.pause),
     "request_drain": _statement("request_drain", writes=True),
