@@ -99,6 +99,16 @@ class Views(Protocol):
         """
         ...
 
+    async def task_events(self, task: UUID, after: int = 0, limit: int = 500) -> EventPage:
+        """What happened to one task, in order. All that is there; `last` lies before the end where
+        somebody may still write a number in between: what follows it comes again then."""
+        ...
+
+    async def newest_event(self) -> int:
+        """The number of the last event; 0: there is none. None with a smaller number comes after
+        it, but from a transaction that was open for longer than a second."""
+        ...
+
     async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
         """All queues; or those where this tenant has been, with its own tasks only."""
         ...

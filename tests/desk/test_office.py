@@ -11,7 +11,7 @@ from holdfast import Holdfast
 from holdfast.desk import keys
 from holdfast.desk.caller import Caller
 from holdfast.desk.local import LocalDesk
-from holdfast.desk.papers import KeyWish, OperationWish, TaskSelection
+from holdfast.desk.papers import AuditQuery, KeyWish, OperationWish, TaskSelection
 from holdfast.desk.shapes import NewTask
 from holdfast.errors import InvalidInput, UnknownKey, UnknownOperation
 from holdfast.ids import new_id
@@ -101,8 +101,8 @@ async def test_every_change_is_in_the_audit(
     assert page.data[-1].subject == str(task)
     assert "not for the audit" not in repr(page)
     assert [one.actor for one in (await acme.audits()).data] == ["acme's key"]
-    first = await desk.audits(limit=5)
-    rest = await desk.audits(before=first.next_before, limit=5)
+    first = await desk.audits(AuditQuery(limit=5))
+    rest = await desk.audits(AuditQuery(before=first.next_before, limit=5))
     assert [one.seq for one in first.data + rest.data] == [one.seq for one in page.data]
 
 

@@ -154,6 +154,8 @@ VERBS: dict[str, Verb] = {
     "list_running": _statement("list_running", {0: _uuid}, page=True),
     "list_ended": _procedure(views.list_ended, page=True),
     "events": _procedure(views.events, page=True),
+    "task_events": _statement("task_events", page=True),
+    "newest_event": _statement("newest_event"),
     "writers": _procedure(views.writers, page=True),
     "queue_loads": _procedure(views.queue_loads, page=True),
     "leases": _statement("leases", page=True),
