@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.stores import following
+from holdfast.stores import following, views
 from holdfast.tasks.limits import Limit
 from tests.contract.acts import (
     DONE,

@@ -10,6 +10,7 @@ from holdfast.desk.shapes import Shape
 
 __all__ = [
     "ACTIONS",
+    "Action",
     "AuditPage",
     "AuditQuery",
     "AuditView",

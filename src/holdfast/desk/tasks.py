@@ -43,6 +43,7 @@ __all__ = ["Tasks"]
 
 MOST_AT_ONCE = 1000
 _LONGEST_WAIT = 60.0
+_PAGES = 100  # that are looked through to fill one
 
 
 class Tasks(Office, Bulk):
@@ -122,12 +123,14 @@ class Tasks(Office, Bulk):
 
     async def tasks(self, query: TaskQuery) -> TaskPage:
         filter = filter_of(query, self._tenant_to_see(query.tenant_id))
-        page = await self._store.list_tasks(filter, cursor=query.cursor, limit=query.limit)
-        return TaskPage(
-            data=[task_view(task) for task in page.tasks],
-            next_cursor=page.next,
-            has_more=page.next is not None,
-        )
+        data, cursor = list[TaskView](), query.cursor
+        for _ in range(_PAGES):
+            left = query.limit - len(data)
+            page = await self._store.list_tasks(filter, cursor=cursor, limit=left)
+            data += map(task_view, page.tasks)
+            if (cursor := page.next) is None or len(data) == query.limit:
+                break
+        return TaskPage(data=data, next_cursor=cursor, has_more=cursor is not None)
 
     async def task(self, id: UUID) -> TaskView:
         return task_view(await self._own(id))
