@@ -303,7 +303,8 @@ class Store(
     async def query(self, sql: str) -> tuple[list[str], list[Any]]:
         """One statement that only reads, as the database takes it: its columns and its rows. What
         would write is refused, with `ReadOnly`; `now()` works everywhere. After 30 seconds it is
-        stopped, with `StoreError`; more than 100,000 rows are refused, with `InvalidInput`."""
+        stopped, with `StoreError`; more than 100,000 rows or 64 MiB are refused, with
+        `InvalidInput`."""
         ...
 
     async def migrate(self) -> int:
