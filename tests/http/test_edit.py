@@ -149,3 +149,27 @@ async def test_a_function_is_drawn_with_all_that_it_called(app: Holdfast):
         short = (await http.get(f"/v1/flows/{id}/graph?depth=1")).json()
         assert [node["cut"] for node in short["nodes"]] == [False, True, True]
         assert (await http.get(f"/v1/flows/{id}/graph?depth=51")).status_code == 422
+
+
+async def test_what_a_function_called_for_another_tenant_is_not_shown_to_its_own(local: Holdfast):
+    @local.durable(name="leaf")
+    async def leaf(n: int) -> int:
+        return n
+
+    @local.durable(name="across")
+    async def across() -> int:
+        return await leaf(1) + await leaf.options(tenant="other")(2)
+
+    reader = Caller(name="acme's", tenant="acme")
+    keys = {"keys": [SomeKeys(acme=reader)]}
+    async with asking(local) as http, asking(local, "acme", **keys) as acme, working(local):
+        wish = {"type": "across", "tenant_id": "acme"}
+        id = (await http.post("/v1/tasks", json=wish)).json()["id"]
+        await http.get(f"/v1/tasks/{id}?wait=50", timeout=60)
+        whole = (await http.get(f"/v1/flows/{id}/graph")).json()["nodes"]
+        assert [node["task"]["tenant_id"] for node in whole] == ["acme", "acme", "other"]
+        for nodes in (
+            [node["task"] for node in (await acme.get(f"/v1/flows/{id}/graph")).json()["nodes"]],
+            (await acme.get(f"/v1/flows/{id}")).json()["children"],
+        ):
+            assert {task["tenant_id"] for task in nodes} == {"acme"}
