@@ -161,8 +161,8 @@ async def test_what_a_function_called_for_another_tenant_is_not_shown_to_its_own
         return await leaf(1) + await leaf.options(tenant="other")(2)
 
     reader = Caller(name="acme's", tenant="acme")
-    keys = {"keys": [SomeKeys(acme=reader)]}
-    async with asking(local) as http, asking(local, "acme", **keys) as acme, working(local):
+    keys = [SomeKeys(acme=reader)]
+    async with asking(local) as http, asking(local, "acme", keys=keys) as acme, working(local):
         wish = {"type": "across", "tenant_id": "acme"}
         id = (await http.post("/v1/tasks", json=wish)).json()["id"]
         await http.get(f"/v1/tasks/{id}?wait=50", timeout=60)
