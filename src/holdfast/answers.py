@@ -15,6 +15,7 @@ __all__ = [
     "Cancelling",
     "ClaimAnswer",
     "DeadLetterGroup",
+    "Editing",
     "Ending",
     "Event",
     "EventPage",
@@ -318,17 +319,25 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks to list. None: all."""
+    """Which tasks to list. None: all. `error`: a text that is in their last error, in whatever
+    case; times: from `after` on, and before `before`."""
 
     status: TaskStatus | None = None
     queue: str | None = None
     type: str | None = None
     tenant: str | None = None
     tag: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    ended_after: datetime | None = None
+    ended_before: datetime | None = None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks, and where the next page begins (None: no more).
+    """Tasks, and where the next page begins (None: no more). It may be short, or empty, where more
+    follow: errors and times are looked at in what was found by the rest.
 
     Pending tasks come in the order in which they will be taken, ended ones by their end, newest
     first, all others by their creation, newest first.
@@ -339,3 +348,4 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cancelling = Literal["cancelled", "requested", "ended", "unknown"]
+Editing = Literal["edited", "changed", "begun"]

@@ -10,13 +10,14 @@ from uuid import UUID
 import msgspec
 
 from holdfast import tracing
-from holdfast.answers import Cancelling, Ending
+from holdfast.answers import Cancelling, Editing, Ending
 from holdfast.context import Context, entered
 from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
 from holdfast.function import Call, Function
 from holdfast.ids import derived_id, new_id
-from holdfast.notifier import Hint, Notifier
+from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.store import Store
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
 
@@ -164,6 +165,13 @@ class Client:
             self._notifier.tell([Hint("cancel", str(id))])
         return answer
 
+    async def edit(self, task: UUID, edit: Edit, *, seen: Task | None = None) -> Editing:
+        """Change what has not begun: see `Store.edit`."""
+        answer = await self.store.edit(task, edit, seen=seen)
+        if answer == "edited":
+            self._notifier.tell([EVERYTHING])
+        return answer
+
     async def send_signal(
         self, task: "TaskHandle[Any] | UUID | str", name: str, payload: Any = None
     ) -> bool:
@@ -196,7 +204,7 @@ class Client:
         """A new life for what failed or was cancelled; what waits for its time goes ahead."""
         moved = await self.store.retry([task_id(task) for task in tasks])
         if moved:
-            self._notifier.tell([Hint("work", "*")])
+            self._notifier.tell([EVERYTHING])
         return moved
 
 

@@ -4,6 +4,8 @@ HoldfastError
 ├── InvalidInput (also a ValueError)   refused at the door; nothing was changed
 │   ├── PayloadRefused                 too large, too deep, or not JSON
 │   ├── KeyConflict                    the idempotency key belongs to another payload
+│   ├── NotPossible                    it does not fit how things stand
+│   │   └── ChangedMeanwhile           it is not any more as the caller saw it
 │   └── ReadOnly                       a statement that would write, where only reading is allowed
 ├── Refused                            an API does not let this caller do so
 ├── UnknownTask (also a LookupError)   no such task here
@@ -32,6 +34,7 @@ from datetime import timedelta
 from typing import Any
 
 __all__ = [
+    "ChangedMeanwhile",
     "HoldfastError",
     "InvalidInput",
     "JournalConflict",
@@ -39,6 +42,7 @@ __all__ = [
     "LeaseLost",
     "NonRetryable",
     "NotAStore",
+    "NotPossible",
     "Parked",
     "PayloadRefused",
     "ProcessDied",
@@ -85,6 +89,14 @@ class KeyConflict(InvalidInput):
             f"idempotency key {key!r} of tenant {tenant!r} belongs to task {existing}, which has "
             "another type or payload; use a new key for new work, or send the same payload again"
         )
+
+
+class NotPossible(InvalidInput):
+    """What was asked for does not fit how things stand: nothing was changed."""
+
+
+class ChangedMeanwhile(NotPossible):
+    """Somebody else was quicker: look again, and decide anew."""
 
 
 class ReadOnly(InvalidInput):

@@ -8,62 +8,36 @@ not: ask `claimed` with its grant what it brought, and claim anew with a new one
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from datetime import timedelta
+from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast.answers import (
     Beat,
-    Cancelling,
     ClaimAnswer,
-    DeadLetterGroup,
-    Ending,
-    EventPage,
     Journal,
     Lanes,
-    LeaseView,
     News,
     Orphans,
-    Page,
     Progress,
-    QueueLoad,
     Recovered,
-    Recovery,
     Renewed,
-    Standing,
     Step,
     Taking,
-    TaskFilter,
     WorkerRecord,
     Written,
 )
-from holdfast.records import (
-    AuditRecord,
-    KeyRecord,
-    LogLine,
-    LogRecord,
-    Operation,
-    RequestAnswer,
-    Rollup,
-)
+from holdfast.archive import Audits, Keys, Logs, Operations, Requests, Rollups
+from holdfast.steering import Steering, Views
 from holdfast.tasks.lifecycle import Settlement
-from holdfast.tasks.limits import Limit
-from holdfast.tasks.task import Attempt, Claimed, Draft, Lease, Task
+from holdfast.tasks.task import Claimed, Draft, Lease
 
 __all__ = [
-    "Audits",
     "Flows",
-    "Keys",
-    "Logs",
-    "Operations",
     "Prepared",
     "Producing",
-    "Requests",
-    "Rollups",
-    "Steering",
     "Store",
     "Upkeep",
-    "Views",
     "Working",
 ]
 
@@ -275,290 +249,6 @@ class Upkeep(Protocol):
         ...
 
 
-class Steering(Protocol):
-    """What an operator does."""
-
-    async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
-        """`cancelled`: it will never start; `requested`: the holder is told with its heartbeat.
-        Goes down to the children."""
-        ...
-
-    async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
-        """Run now: what failed or was cancelled gets a new life, what waits for its time or was
-        parked goes ahead; answers what was moved."""
-        ...
-
-    async def discard(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
-        """Forget dead letters for good; answers what was forgotten."""
-        ...
-
-    async def pause(self, queue: str) -> None: ...
-
-    async def resume(self, queue: str) -> None: ...
-
-    async def drain(self, worker: int) -> bool:
-        """Ask a worker to drain: it hears so with its next heartbeat. False: it has stopped."""
-        ...
-
-    async def limit(
-        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
-    ) -> None:
-        """Set the limits of a function, a queue or a tenant; `Limit()` lifts them. Limits per key
-        belong to functions."""
-        ...
-
-
-class Views(Protocol):
-    """Questions that people ask. Never on the hot path, never a scan of the big tables."""
-
-    async def get(self, task: UUID) -> Task: ...
-
-    async def get_many(self, tasks: Sequence[UUID]) -> dict[UUID, Task]:
-        """Those of them that are known."""
-        ...
-
-    async def standing(self, task: UUID) -> Standing:
-        """Where a task stands and what holds it back. Raises `UnknownTask`."""
-        ...
-
-    async def attempts(self, task: UUID) -> list[Attempt]: ...
-
-    async def ending(self, task: UUID) -> Ending | None:
-        """How a task ended, with its result or error; None while it has not."""
-        ...
-
-    async def list_tasks(
-        self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50
-    ) -> Page: ...
-
-    async def events(
-        self, after: int = 0, limit: int = 500, *, tenant: str | None = None
-    ) -> EventPage:
-        """What happened after `after`, in order, none left out: safe to resume from the last.
-
-        For one tenant a page may be short or empty and more may follow: resume from the page's
-        `last`, which is how far was read; when it stays the same, that was all.
-        """
-        ...
-
-    async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
-        """All queues; or those where this tenant has been, with its own tasks only."""
-        ...
-
-    async def leases(
-        self,
-        *,
-        lapsed: bool = False,
-        older_than: timedelta | None = None,
-        tenant: str | None = None,
-        limit: int = 500,
-    ) -> list[LeaseView]:
-        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer."""
-        ...
-
-    async def workers(self) -> list[WorkerRecord]: ...
-
-    async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
-        """Attempts that were lost and taken back, newest first."""
-        ...
-
-    async def now(self) -> datetime:
-        """By the only clock that decides."""
-        ...
-
-    async def dead_letter_groups(
-        self, limit: int = 50, *, tenant: str | None = None
-    ) -> list[DeadLetterGroup]:
-        """Of the newest 10,000; for one tenant, of its own among the newest 100,000."""
-        ...
-
-
-class Keys(Protocol):
-    """Keys of the API. The store sees digests, never a secret."""
-
-    async def add_key(
-        self,
-        id: str,
-        *,
-        name: str,
-        scopes: Sequence[str],
-        digest: bytes,
-        created_by: str,
-        tenant: str | None = None,
-        expires: timedelta | None = None,
-    ) -> None:
-        """`tenant`: None for all tenants. Raises `InvalidInput` where the id is another key's."""
-        ...
-
-    async def key(self, id: str) -> KeyRecord | None:
-        """Also one that has expired or was revoked: the record says so."""
-        ...
-
-    async def keys(self) -> list[KeyRecord]: ...
-
-    async def revoke_key(self, id: str) -> bool:
-        """False: there is no such key, or it was revoked before."""
-        ...
-
-    async def touch_keys(self, ids: Sequence[str]) -> int:
-        """They were used just now; written at most once a minute for each key."""
-        ...
-
-
-class Audits(Protocol):
-    """Who did what. The log only grows: the database itself refuses changes."""
-
-    async def note(
-        self,
-        actor: str,
-        verb: str,
-        subject: str = "",
-        *,
-        tenant: str | None = None,
-        detail: dict[str, Any] | None = None,
-    ) -> int:
-        """Answers its number. Asked again after a lost answer, it may be noted twice."""
-        ...
-
-    async def audits(
-        self,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        tenant: str | None = None,
-        limit: int = 100,
-    ) -> list[AuditRecord]:
-        """The newest first, down from `before`; or on from `after`, the oldest first."""
-        ...
-
-
-class Requests(Protocol):
-    """Requests with an idempotency key: done once, and answered the same again for a day."""
-
-    async def begin_request(
-        self,
-        scope: str,
-        key: str,
-        digest: bytes,
-        *,
-        token: UUID,
-        patience: timedelta = timedelta(minutes=1),
-    ) -> RequestAnswer:
-        """`scope`: whose keys they are: the tenant's name, or that, a space, and more.
-        `token` is made by the caller for each request and says who does it. One that was begun
-        and not ended within `patience` is given to whoever asks next."""
-        ...
-
-    async def end_request(
-        self, scope: str, key: str, *, token: UUID, status: int, body: bytes
-    ) -> bool:
-        """False: it took too long, and another one does it now."""
-        ...
-
-    async def drop_request(self, scope: str, key: str, *, token: UUID) -> bool:
-        """It came to nothing: the next one with this key is new."""
-        ...
-
-
-class Logs(Protocol):
-    """What attempts say."""
-
-    async def log(self, lease: Lease, lines: Sequence[LogLine]) -> None:
-        """Keep lines of this attempt, at most 1,000 and 256 KiB in all; what is beyond is counted
-        in a last line. Raises `LeaseLost`."""
-        ...
-
-    async def logs(
-        self, task: UUID, *, after: tuple[int, int] = (0, 0), limit: int = 500
-    ) -> list[LogRecord]:
-        """In order; `after` is the fence and position of the last line that was seen."""
-        ...
-
-
-class Operations(Protocol):
-    """Bulk work that is done bit by bit, by one process at a time."""
-
-    async def start_operation(
-        self,
-        id: UUID,
-        action: str,
-        filter: dict[str, Any],
-        *,
-        actor: str,
-        rate: float | None = None,
-        matched: int | None = None,
-        tenant: str | None = None,
-        reason: str | None = None,
-    ) -> None:
-        """`id` is a UUIDv7 of the caller's: started twice is started once."""
-        ...
-
-    async def operation(self, id: UUID) -> Operation | None: ...
-
-    async def operations(
-        self, *, before: UUID | None = None, tenant: str | None = None, limit: int = 50
-    ) -> list[Operation]:
-        """The newest first."""
-        ...
-
-    async def cancel_operation(self, id: UUID) -> bool:
-        """False: it has ended, or there is none. Whoever drives it hears so at its next step."""
-        ...
-
-    async def take_operations(
-        self, grant: UUID, *, lease: timedelta = timedelta(seconds=30), limit: int = 1
-    ) -> list[Operation]:
-        """Open ones that nobody drives, oldest first; they are this grant's until the lease ends,
-        which each step extends."""
-        ...
-
-    async def advance_operation(
-        self,
-        id: UUID,
-        grant: UUID,
-        *,
-        position: str | None,
-        done: int,
-        failed: int,
-        matched: int | None = None,
-        lease: timedelta = timedelta(seconds=30),
-    ) -> bool:
-        """How far it is, in all. False: it was cancelled, or another one drives it: stop."""
-        ...
-
-    async def end_operation(
-        self,
-        id: UUID,
-        grant: UUID,
-        state: Literal["done", "failed"] = "done",
-        *,
-        error: str | None = None,
-    ) -> bool: ...
-
-
-class Rollups(Protocol):
-    """Numbers per minute."""
-
-    async def roll_up(self, batch: int = 5000) -> int:
-        """Count what happened since the last time, each event once, whoever else does so too;
-        answers how many events were taken in. What is forgotten before that is counted then."""
-        ...
-
-    async def rollups(
-        self,
-        since: datetime,
-        until: datetime,
-        *,
-        step: timedelta = timedelta(minutes=1),
-        queue: str | None = None,
-        type: str | None = None,
-        tenant: str | None = None,
-    ) -> list[Rollup]:
-        """A time series; steps in which nothing ended are left out. Steps are whole minutes and
-        begin at multiples of the step since 1970."""
-        ...
-
-
 class Store(
     Producing,
     Working,
@@ -613,7 +303,8 @@ class Store(
     async def query(self, sql: str) -> tuple[list[str], list[Any]]:
         """One statement that only reads, as the database takes it: its columns and its rows. What
         would write is refused, with `ReadOnly`; `now()` works everywhere. After 30 seconds it is
-        stopped, with `StoreError`; more than 100,000 rows are refused, with `InvalidInput`."""
+        stopped, with `StoreError`; more than 100,000 rows or 64 MiB are refused, with
+        `InvalidInput`."""
         ...
 
     async def migrate(self) -> int:

@@ -61,6 +61,8 @@ def test_lists_are_filtered_by_their_error_and_time(scene: Scene):
     assert count("--error", "mended") == 0
     assert count("--type", "shop:mail", "--since", "1h") == 3
     assert count("--since", "0s") == 0
+    assert count("--until", "0s", "--error-type", "Boom") == 4
+    assert count("--until", "1h") == count("--error-type", "Bo") == 0
 
 
 def test_a_dead_letter_is_shown_with_its_arguments_and_traceback(scene: Scene):
@@ -86,8 +88,11 @@ def test_many_are_shown_first_and_want_a_yes(scene: Scene, verb: str):
     assert statuses(scene)["failed"] == 4
     assert "3 match" in scene.shell.run("dead-letter", *chosen, "--dry-run").stderr
     assert statuses(scene)["failed"] == 4
-    assert len(scene.says("dead-letter", *chosen, "--yes").splitlines()) == 3
+    done = json.loads(scene.says("dead-letter", *chosen, "--yes", "-o", "json"))
+    assert (done["state"], done["matched"], done["done"], done["failed"]) == ("done", 3, 3, 0)
     assert statuses(scene)["failed"] == 1
+    (record,) = json.loads(scene.says("audit", "ls", "--verb", "operation.*", "-o", "json"))["data"]
+    assert (record["subject"], record["detail"]["action"]) == (done["id"], verb)
 
 
 def test_a_person_on_a_terminal_is_asked(scene: Scene):
@@ -106,7 +111,7 @@ def test_replay_keeps_to_its_rate_and_draws_a_bar_on_a_terminal(scene: Scene):
     code, seen = on_a_terminal(scene.shell, *chosen)
     assert code == 0
     assert "At 10/s: about 1.5s" in seen
-    assert "replayed" in seen.replace("\n", "")
+    assert "replay" in seen.replace("\n", "")
     assert "100%" in seen
     assert time.monotonic() - began > 1.3
     assert statuses(scene)["failed"] == 1

@@ -98,5 +98,10 @@ def test_functions_that_wait_are_listed_and_drawn_with_their_children(either: Sh
     assert [child[:19] for child in children] == ["├─ ✓ market:double "] * 2 + [
         "└─ ✓ market:double "
     ]
-    tree = json.loads(either.says("flows", "graph", task, "-o", "json"))
-    assert [node["task"]["type"] for node in tree["children"]] == ["market:double"] * 3
+    graph = json.loads(either.says("flows", "graph", task, "-o", "json"))
+    types = [node["task"]["type"] for node in graph["nodes"]]
+    assert types == ["market:order"] + ["market:double"] * 3
+    assert [edge["parent_id"] for edge in graph["edges"]] == [task] * 3
+    assert [edge["child_id"] for edge in graph["edges"]] == [
+        node["task"]["id"] for node in graph["nodes"][1:]
+    ]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.desk.papers import OperationWish, TaskSelection
+from holdfast.desk.papers import AuditQuery, OperationWish, TaskSelection
 from holdfast.desk.remote import RemoteDesk
 from holdfast.errors import UnknownKey, UnknownOperation
 from holdfast.ids import new_id
@@ -107,7 +107,7 @@ async def answers(desk: Any, scene: Scene) -> list[Any]:
     wish = OperationWish(action="replay", filter=TaskSelection(status="failed"), dry_run=True)
     planned = await desk.start_operation(wish)
     now = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-    audit = await desk.audits(limit=5)
+    audit = await desk.audits(AuditQuery(limit=5))
     with pytest.raises(UnknownOperation):
         await desk.operation(new_id())
     with pytest.raises(UnknownKey):

@@ -182,3 +182,31 @@ def test_looking_at_an_empty_database_sets_nothing_up(fresh_database, postgres_c
 def test_a_place_is_a_store_or_an_api(shell: Shell):
     said = shell.fails(2, "tasks", "ls", "--store", "sqlite:///x.db", "--api", "http://x")
     assert "not both" in said
+
+
+def test_what_has_not_begun_is_changed(scene: Scene):
+    told = scene.masked(
+        "tasks", "edit", scene["later"],
+        "--priority", "5", "--queue", "vip", "--tags", "b,a", "--delay", "2h", "--expires", "3h",
+        "--max-tries", "7",
+    )  # fmt: skip
+    for line in ("queue|vip", "priority|5", "tags|a,b", "tries|0 of 7", "due|TIME", "expires|TIME"):
+        assert line in told.splitlines()
+    edited = ("tasks", "edit", scene["later"], "--tags", "", "--no-expiry", "-o", "json")
+    task = json.loads(scene.says(*edited))
+    assert (task["tags"], task["expires_at"], task["priority"]) == ([], None, 5)
+    assert "is running" in scene.shell.fails(5, "tasks", "edit", scene["held"], "--priority", "1")
+    assert "is done" in scene.shell.fails(5, "tasks", "edit", scene["paid"], "--delay", "0")
+    assert "no such task" in scene.shell.fails(3, "tasks", "edit", NOBODY, "--priority", "1")
+    for wrong in ([], ["--expires", "1h", "--no-expiry"], ["--max-tries", "0"], ["--queue", "a b"]):
+        assert scene.shell.fails(2, "tasks", "edit", scene["later"], *wrong)
+
+
+def test_the_events_of_one_task_are_followed(scene: Scene):
+    told = scene.says("tasks", "tail", "--task", scene["lost"], "--no-follow", "-o", "jsonl")
+    events = [json.loads(line) for line in told.splitlines()]
+    assert [event["type"] for event in events] == ["task.lost", "task.done", "write.refused"]
+    assert {event["task_id"] for event in events} == {scene["lost"]}
+    rest = ("--after", str(events[0]["seq"]), "--only", "task.done")
+    assert len(scene.says("tasks", "tail", "--task", scene["lost"], "--no-follow", *rest)) > 0
+    assert "no such task" in scene.shell.fails(3, "tasks", "tail", "--task", NOBODY)

@@ -15,7 +15,7 @@ TASK = TaskView(
     version="", tags=[], requires=[], try_count=3, max_tries=None, idempotency_key=None,
     parent_id=None, cancel_requested=False, reason=None, locked_by=None, lease_timeout=None,
     created_at=BEGIN, run_at=None, started_at=None, finished_at=None, progress=None,
-    progress_message=None, last_error=None,
+    progress_message=None, last_error=None, last_error_type=None, expires_at=None,
 )  # fmt: skip
 
 

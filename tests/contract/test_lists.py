@@ -7,8 +7,9 @@ import pytest
 from holdfast.answers import TaskFilter
 from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.ids import new_id
+from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.limits import Limit
-from holdfast.tasks.task import TaskStatus
+from holdfast.tasks.task import Failure, TaskStatus
 from tests.contract.acts import (
     CANCELLED,
     DONE,
@@ -20,6 +21,7 @@ from tests.contract.acts import (
     finish,
     put,
     put_one,
+    retry,
     seconds,
     waiting,
 )
@@ -53,6 +55,58 @@ async def test_a_store_without_tasks_lists_none(store):
     for status in [None, *TaskStatus]:
         page = await store.list_tasks(TaskFilter(status=status))
         assert (page.tasks, page.next) == ([], None)
+
+
+async def test_lists_are_filtered_by_the_last_error(store):
+    boom, bang, again, fine = await put(store, 4, max_tries=2)
+    taken = {c.lease.task: c for c in await claim(store)}
+    bad = Failure(type="Bang", message="it went OFF, 100%_sure")
+    await finish(store, taken[boom], FAILED)
+    await finish(store, taken[bang], Settlement(verdict=Verdict.FAILED, failure=bad))
+    await finish(store, taken[again], retry(after=60))
+    await finish(store, taken[fine], DONE)
+    assert (await store.get(bang)).last_error_type == "Bang"
+    failed = {"status": TaskStatus.FAILED}
+    assert await _walk(store, 2, **failed, error_type="Bang") == [bang]
+    assert await _walk(store, 2, **failed, error_type="bang") == []
+    assert await _walk(store, 2, **failed, error="went off") == [bang]
+    assert await _walk(store, 2, **failed, error="0%_s") == [bang]
+    assert await _walk(store, 2, **failed, error="0__s") == []
+    assert await _walk(store, 2, **failed, error="IT") == [bang, boom]
+    assert await _walk(store, 2, error="broke") == [again, boom]
+
+
+async def test_lists_are_filtered_by_time(store, clock):
+    ids = []
+    for _ in range(5):
+        ids.append(await put_one(store))
+        await clock.advance(3600)
+        await finish(store, await claim_one(store), FAILED)
+        await clock.advance(3600)
+    times = [await store.get(id) for id in ids]
+    failed = {"status": TaskStatus.FAILED}
+    ended, made = times[2].finished_at, times[2].created_at
+    for every in (failed, {}):
+        assert await _walk(store, 2, **every, ended_after=ended) == ids[:1:-1]
+        assert await _walk(store, 2, **every, ended_before=ended) == ids[1::-1]
+        assert await _walk(store, 2, **every, created_after=made) == ids[:1:-1]
+        assert await _walk(store, 2, **every, created_before=made) == ids[1::-1]
+        both = {"ended_after": times[1].finished_at, "ended_before": times[3].finished_at}
+        assert await _walk(store, 2, **every, **both) == [ids[2], ids[1]]
+    open_one = await put_one(store)
+    assert await _walk(store, 2, ended_before=times[4].finished_at) == ids[3::-1]
+    assert open_one not in await _walk(store, 2, ended_after=times[0].finished_at)
+
+
+async def test_what_ended_long_before_is_not_read_at_all(store, clock):
+    for _ in range(6):
+        await put_one(store)
+        await finish(store, await claim_one(store), FAILED)
+        await clock.advance(7200)
+    newest = (await store.list_tasks(TaskFilter(status=TaskStatus.FAILED), limit=1)).tasks[0]
+    recent = TaskFilter(status=TaskStatus.FAILED, ended_after=newest.finished_at)
+    first = await store.list_tasks(recent, limit=2)
+    assert ([task.id for task in first.tasks], first.next) == ([newest.id], None)
 
 
 async def test_all_tasks_are_listed_newest_first(store):

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.errors import InvalidInput, ReadOnly, StoreError
+from holdfast.stores import reading
 from tests.contract.acts import put, put_one
 
 WRITES = [
@@ -52,6 +53,34 @@ async def test_more_rows_than_anybody_reads_are_refused(store):
     assert len(rows) == 100_000
     with pytest.raises(InvalidInput, match=r"100,000 rows; narrow it or add a limit"):
         await store.query(NUMBERS.format(100_001, "i"))
+
+
+WIDE = {"sqlite": "printf('%.*c', 7000, 'x')", "postgres": "repeat('x', 7000)"}
+
+
+@pytest.mark.parametrize("form", ["text", "bytes", "list"])
+async def test_more_bytes_than_anybody_reads_are_refused(store, keeper, form, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 1 << 20)
+    wide = WIDE[keeper.dialect]
+    if form == "bytes":
+        wide = f"cast({wide} as blob)" if keeper.dialect == "sqlite" else f"{wide}::bytea"
+    if form == "list" and keeper.dialect == "postgres":
+        wide = f"array[{wide}, 'y']"
+    _, rows = await store.query(NUMBERS.format(140, wide))
+    assert len(rows) == 140
+    with pytest.raises(InvalidInput, match=r"more than 1 MiB; narrow it or add a limit"):
+        await store.query(NUMBERS.format(160, wide))
+    assert (await store.query("select 1 as n"))[1] == [(1,)]
+
+
+async def test_one_value_is_as_bounded_as_all_of_them(store, keeper):
+    huge = {"sqlite": "zeroblob(70000000)", "postgres": "repeat('x', 70000000)"}
+    with pytest.raises(InvalidInput, match="more than 64 MiB"):
+        await store.query(f"select {huge[keeper.dialect]} as huge")
+    if keeper.dialect == "sqlite":  # in this process, also on the way
+        with pytest.raises(InvalidInput, match="more than 64 MiB"):
+            await store.query("select length(hex(zeroblob(40000000))) as n")
+    assert (await store.query("select 1 as n"))[1] == [(1,)]
 
 
 async def test_a_query_that_takes_too_long_is_stopped_and_the_store_goes_on(

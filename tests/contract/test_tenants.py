@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.stores import views
+from holdfast.stores import following, views
 from holdfast.tasks.limits import Limit
 from tests.contract.acts import (
     DONE,
@@ -44,7 +44,7 @@ async def test_refusals_and_retries_belong_to_the_tasks_tenant(store, clock):
 
 
 async def test_a_tenant_whose_events_are_rare_reads_on_from_the_last(store, monkeypatch):
-    monkeypatch.setattr(views, "_SCAN", 4)
+    monkeypatch.setattr(following, "_SCAN", 4)
     await put(store, 10, tenant="other")
     await finish(store, await claim(store))
     rare = await put(store, 3, tenant="acme")

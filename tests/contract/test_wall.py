@@ -18,6 +18,7 @@ from holdfast.ids import new_grant, new_id
 from holdfast.records import LogLine
 from holdfast.stores.postgres.driver import PostgresDriver
 from holdfast.stores.sql import SqlStore
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Draft
 from tests.contract.acts import (
@@ -217,6 +218,7 @@ async def test_questions_without_a_tenant_are_answered_for_one(store, acme, cloc
         with pytest.raises(UnknownTask):
             await acme.payload(id)
         assert await acme.attempts(id) == []
+        assert list(await acme.task_events(id)) == []
         assert await acme.logs(id) == []
         assert (await acme.journal(id)).steps == []
         assert await acme.saved(id) is None
@@ -230,6 +232,9 @@ async def test_foreign_tasks_cannot_be_changed(store, acme, dump):
     assert set((await acme.cancel(foreign)).values()) == {"unknown"}
     assert await acme.retry(foreign) == frozenset()
     assert await acme.discard(foreign) == frozenset()
+    for id in foreign:
+        with pytest.raises(UnknownTask):
+            await acme.edit(id, Edit(priority=1, delay=seconds(5)))
     assert not await acme.send_signal(foreign[0], new_id(), "go", b"1")
     assert await acme.wake_up(foreign) == 0
     assert not await acme.revoke_key("key-other")
@@ -292,6 +297,9 @@ async def test_a_tenants_own_tasks_are_brought_in_steered_and_forgotten(store, a
     single = await put_one(acme, tenant="acme", key="order-7", expires=seconds(600))
     assert await put_one(acme, tenant="acme", key="order-7") == single
     late = await put_one(acme, tenant="acme", delay=seconds(600))
+    moved = Edit(queue="vip", priority=3, delay=seconds(300), expires=seconds(900), max_tries=2)
+    assert await acme.edit(late, moved) == "edited"
+    assert await acme.edit(late, Edit(queue="default", expires=None)) == "edited"
     assert await acme.retry([late]) == {late}
     assert (await acme.cancel(ids))[ids[0]] == "cancelled"
     claimed = {c.lease.task: c for c in await claim(store)}

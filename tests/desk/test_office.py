@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast
-from holdfast.desk import keys
+from holdfast.desk import keys, office
 from holdfast.desk.caller import Caller
 from holdfast.desk.local import LocalDesk
-from holdfast.desk.papers import KeyWish, OperationWish, TaskSelection
+from holdfast.desk.papers import AuditQuery, KeyWish, OperationWish, TaskSelection
 from holdfast.desk.shapes import NewTask
 from holdfast.errors import InvalidInput, UnknownKey, UnknownOperation
 from holdfast.ids import new_id
@@ -101,9 +101,26 @@ async def test_every_change_is_in_the_audit(
     assert page.data[-1].subject == str(task)
     assert "not for the audit" not in repr(page)
     assert [one.actor for one in (await acme.audits()).data] == ["acme's key"]
-    first = await desk.audits(limit=5)
-    rest = await desk.audits(before=first.next_before, limit=5)
+    first = await desk.audits(AuditQuery(limit=5))
+    rest = await desk.audits(AuditQuery(before=first.next_before, limit=5))
     assert [one.seq for one in first.data + rest.data] == [one.seq for one in page.data]
+
+
+async def test_a_search_of_the_audit_looks_at_so_much_and_no_further_back_than_asked(
+    desk: LocalDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue in ("a", "b", "c", "d", "e"):
+        await desk.pause(queue)
+    every = (await desk.audits()).data
+    monkeypatch.setattr(office, "_PAGE", 1)
+    monkeypatch.setattr(office, "_PAGES", 2)
+    monkeypatch.setattr(office, "_SLACK", timedelta(0))
+    page = await desk.audits(AuditQuery(subject="b"))
+    assert (page.data, page.next_before) == ([], every[1].seq)
+    page = await desk.audits(AuditQuery(subject="b", before=page.next_before))
+    assert [one.subject for one in page.data] == ["b"]
+    page = await desk.audits(AuditQuery(since=every[0].at))
+    assert ([one.subject for one in page.data], page.next_before) == (["e"], None)
 
 
 async def test_lines_of_an_attempt_come_in_pages(app: Holdfast, desk: LocalDesk) -> None:

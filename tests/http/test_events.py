@@ -13,7 +13,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.desk.caller import Caller
 from holdfast.http import hub as hubs
-from holdfast.http.hub import Hub, newest
+from holdfast.http.hub import Hub
 from holdfast.http.serving import serve
 from tests.http.conftest import SomeKeys, asking, code
 
@@ -112,14 +112,14 @@ async def test_a_page_of_events_goes_on_after_its_last(app: Holdfast):
         assert none["data"] == []
 
 
-async def test_the_newest_number_is_found_by_halving(app: Holdfast):
+async def test_the_newest_number_is_told(app: Holdfast):
     async with asking(app) as http, working(app):
         desk = await app.desk()
-        assert await newest(desk) == 0
+        assert await desk.newest_event() == 0
         for _ in range(5):
             id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
             await http.get(f"/v1/tasks/{id}?wait=50", timeout=60)
-            assert await newest(desk) == (await all_events(http))[-1]
+            assert await desk.newest_event() == (await all_events(http))[-1]
 
 
 async def follow(server: Server, wanted: asyncio.Future[int], breaks: random.Random) -> list[int]:

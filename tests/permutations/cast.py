@@ -7,6 +7,7 @@ from uuid import UUID
 
 from holdfast.ids import new_id
 from holdfast.stores.sql import SqlStore
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Draft, Failure, Lease
@@ -90,6 +91,10 @@ def claims(
 
 def cancels(*names: str) -> Verb:
     return lambda store, cast: store.cancel(_some(cast, names))
+
+
+def edits(name: str, edit: Edit) -> Verb:
+    return lambda store, cast: store.edit(cast.ids[name], edit)
 
 
 def signals(name: str) -> Verb:

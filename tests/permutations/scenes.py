@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.limits import Limit
 from tests.permutations.cast import (
     DONE,
@@ -19,6 +20,7 @@ from tests.permutations.cast import (
     claims,
     cleans_up,
     discards,
+    edits,
     enqueues,
     expires,
     limits,
@@ -153,6 +155,8 @@ def _new_key(key: str) -> Verb:
 
 
 WIDER = Limit(max_running=6)
+PUT_OFF = Edit(delay=MINUTE, priority=3, queue="elsewhere", expires=None)
+AT_ONCE = Edit(delay=timedelta(0), priority=3, expires=None)
 
 # The pairs that are asked of every release: each verb with each other and with itself.
 CROWD = {
@@ -171,6 +175,7 @@ CROWD = {
     "enqueue": _new_key("K"),
     "limit": limits(WIDER),
     "pause": pauses,
+    "edit": edits("next", PUT_OFF),
 }
 
 _SETTLES = {
@@ -216,6 +221,8 @@ SCENES = [
             "cancel": cancels(),
             "replay": replays,
             "limit": limits(Limit(max_running=1)),
+            "edit": edits("due", PUT_OFF),
+            "edit late": edits("late", PUT_OFF),
         },
     ),
     Scene(
@@ -232,6 +239,9 @@ SCENES = [
             "replay": replays,
             "limit": limits(Limit(max_per_key=2), "keyed"),
             "enqueue": enqueues(type="keyed", concurrency_key="k", max_tries=2),
+            "edit blocked": edits("blocked", PUT_OFF),
+            "edit due": edits("due", AT_ONCE),
+            "edit other": edits("other", AT_ONCE),
         },
     ),
     Scene(
@@ -287,6 +297,7 @@ SCENES = [
             "replay": replays,
             "limit": limits(WIDER),
             "settle done": settles(DONE),
+            "edit": edits("stray", PUT_OFF),
         },
     ),
 ]

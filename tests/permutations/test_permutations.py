@@ -23,7 +23,16 @@ from tests.servers import AnyPostgres, fresh_database
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIFTS = {"limit", "no limit"}  # a claim that is under way may pass a limit that is set just now
-LOOKS_FIRST = {"recover", "enqueue", "enqueue anew"}  # a read of its own, before it writes
+LOOKS_FIRST = {
+    "recover",
+    "enqueue",
+    "enqueue anew",
+    "edit",
+    "edit late",
+    "edit blocked",
+    "edit due",
+    "edit other",
+}  # a read of its own, before it writes
 REVIVES = {"replay"}
 SETTLES = ("settle", "hand back", "put down", "child", "one", "two")
 FORGETS = {"discard", "cleanup"}

@@ -16,6 +16,7 @@ from holdfast.errors import StoreUnreachable
 from holdfast.ids import new_grant, new_id
 from holdfast.stores.postgres.driver import PostgresDriver
 from holdfast.stores.sql import SqlStore
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.task import Draft, Failure, Lease
 from tests.servers import AnyPostgres, fresh_database
@@ -220,6 +221,14 @@ CASES = {
         lambda answer, s: answer <= {s.task},
         {"task": 1, "ready": 1, "attempt": 1},
         "outcome",
+    ),
+    "edit": Case(
+        "holdfast.edit(",
+        "ready",
+        lambda store, s: store.edit(s.task, Edit(delay=MINUTE, priority=3)),
+        lambda answer, _: answer == "edited",
+        {"task": 1, "later": 1},
+        "later",
     ),
 }
 

@@ -1,18 +1,26 @@
 """`holdfast dead-letter`: tasks that failed for good."""
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
 from uuid import UUID
 
 import click
 
 from holdfast.cli.asking import TASK, Asking, asks
+from holdfast.cli.bulk import How, bulk_options, operate
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
-from holdfast.cli.letters import Wanted, bulk, found_letters
-from holdfast.cli.options import SPAN
-from holdfast.cli.render import Column
+from holdfast.cli.options import WHEN
+from holdfast.cli.render import Column, say
+from holdfast.cli.tasks import listed, told
+from holdfast.desk.desk import Desk
+from holdfast.desk.papers import TaskSelection
+from holdfast.desk.shapes import Changed, TaskQuery
 
 __all__ = ["dead_letter"]
+
+_AT_ONCE = 1000
 
 _LETTERS = (
     Column("id", lambda t: t.id),
@@ -31,31 +39,12 @@ _GROUPS = (
 )
 
 
-class _Rate(click.ParamType[float]):
-    """`20/s`, `100/m`, or a number for each second."""
-
-    name = "n/s"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        number, _, unit = str(value).partition("/")
-        seconds = {"": 1, "s": 1, "m": 60, "h": 3600}.get(unit.strip())
-        try:
-            rate = float(number) / (seconds or 0)
-        except (ValueError, ZeroDivisionError):
-            rate = 0.0
-        if not 0 < rate < float("inf"):
-            self.fail(f"{value!r:.80} is no rate; write 20/s or 100/m", param, ctx)
-        return rate
-
-
 def _wanted(function: Any) -> Any:
     for option in (
         click.option("--tenant", help="Of this tenant."),
-        click.option("--since", type=SPAN, help="Failed within so long."),
+        click.option("--until", type=WHEN, help="Failed so long ago, or before this time."),
+        click.option("--since", type=WHEN, help="Failed within so long, or since this time."),
+        click.option("--error-type", help="Whose error is of this type."),
         click.option("--error", help="Whose error has this text in it."),
         click.option("--type", help="Of this function."),
         click.option("--queue", help="Of this queue."),
@@ -64,14 +53,11 @@ def _wanted(function: Any) -> Any:
     return function
 
 
-def _bulk(function: Any) -> Any:
-    for option in (
-        click.option("--yes", is_flag=True, help="Do it, without asking."),
-        click.option("--dry-run", is_flag=True, help="Only show what it would be."),
-        click.option("--all", "everything", is_flag=True, help="All of them, without a filter."),
-    ):
-        function = option(function)
-    return function
+def _filter(
+    *, since: datetime | None, until: datetime | None, tenant: str | None, **more: Any
+) -> dict[str, Any]:
+    times = {"ended_after": since, "ended_before": until}
+    return {"status": "failed", "tenant_id": tenant, **times, **more}
 
 
 @click.group(cls=Near)
@@ -91,8 +77,8 @@ def ls(at: Asking, groups: bool, limit: int, **given: Any) -> None:
             raise Stop(Exit.USAGE, "--groups shows all of them: leave the other filters out")
         at.out.many(at.ask(lambda desk: desk.dead_letter_groups(limit)), _GROUPS)
         return
-    wanted = Wanted.of(**given)
-    at.out.many(at.ask(lambda desk: found_letters(desk, wanted, limit)), _LETTERS)
+    query = TaskQuery(**_filter(**given), limit=limit)
+    at.out.many(at.ask(lambda desk: listed(desk, query)), _LETTERS)
 
 
 @dead_letter.command()
@@ -112,27 +98,60 @@ def show(at: Asking, task: UUID) -> None:
 @dead_letter.command()
 @click.argument("task", type=TASK, nargs=-1)
 @_wanted
-@_bulk
-@click.option("--rate", type=_Rate(), help="So many at a time, such as 20/s; else all at once.")
+@click.option("--all", "everything", is_flag=True, help="All of them, without a filter.")
+@bulk_options
 @asks
-def replay(at: Asking, task: tuple[UUID, ...], rate: float | None, **given: Any) -> None:
+def replay(at: Asking, task: tuple[UUID, ...], **given: Any) -> None:
     """Give TASKs that failed for good a new life, with all their tries.
 
     By ids at once; by a filter (or --all) it shows first how many that are, and wants --yes, or an
-    answer on a terminal.
+    answer on a terminal. Then it is an operation: see `holdfast operations`.
     """
-    bulk(at, task, "replay", rate=rate, **given)
+    _move(at, task, "replay", **given)
 
 
 @dead_letter.command()
 @click.argument("task", type=TASK, nargs=-1)
 @_wanted
-@_bulk
+@click.option("--all", "everything", is_flag=True, help="All of them, without a filter.")
+@bulk_options
 @asks
 def discard(at: Asking, task: tuple[UUID, ...], **given: Any) -> None:
     """Forget TASKs that failed, for good: nothing of them is kept.
 
     By ids at once; by a filter (or --all) it shows first how many that are, and wants --yes, or an
-    answer on a terminal.
+    answer on a terminal. Then it is an operation: see `holdfast operations`.
     """
-    bulk(at, task, "discard", rate=None, **given)
+    _move(at, task, "discard", **given)
+
+
+def _move(
+    at: Asking,
+    ids: Sequence[UUID],
+    verb: Literal["replay", "discard"],
+    *,
+    everything: bool,
+    how: How,
+    **given: Any,
+) -> None:
+    filtered = any(value is not None for value in given.values())
+    if bool(ids) + filtered + everything != 1:
+        raise Stop(Exit.USAGE, "give ids, or filters such as --error and --type, or --all")
+    if not ids:
+        operate(at, verb, TaskSelection(**_filter(**given)), how)
+        return
+    if how.rate or how.detach:
+        raise Stop(Exit.USAGE, "--rate and --detach are for filters: ids are done at once")
+    if how.dry_run:
+        say(f"{len(ids)} would be done; nothing was changed")
+        return
+
+    async def move(desk: Desk) -> Changed:
+        parts = [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)]
+        done = [await getattr(desk, verb)(part) for part in parts]
+        return Changed(
+            changed=[id for one in done for id in one.changed],
+            unchanged=[id for one in done for id in one.unchanged],
+        )
+
+    told(at.out, at.ask(move), f"there is nothing to {verb}: it is no dead letter")

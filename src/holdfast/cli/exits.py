@@ -38,7 +38,7 @@ class Stop(click.ClickException):
 def explained(error: errors.HoldfastError) -> Stop:
     """What the library raised, as an end of the command."""
     match error:
-        case errors.KeyConflict():
+        case errors.KeyConflict() | errors.NotPossible():
             code = Exit.CONFLICT
         case errors.ReadOnly() | errors.Refused():
             code = Exit.REFUSED

@@ -14,6 +14,7 @@ from holdfast.cli.groups import Near
 from holdfast.cli.options import app_option
 from holdfast.cli.render import Column, say, table
 from holdfast.desk.desk import Desk
+from holdfast.desk.graph import DEEPEST, DEPTH
 from holdfast.desk.shapes import TaskQuery
 
 __all__ = ["flows"]
@@ -66,17 +67,20 @@ def show(at: Asking, task: UUID) -> None:
 
 @flows.command()
 @click.argument("task", type=TASK)
-@click.option("--depth", type=click.IntRange(1, 50), default=10, show_default=True)
+@click.option("--depth", type=click.IntRange(1, DEEPEST), default=DEPTH, show_default=True)
 @asks
 def graph(at: Asking, task: UUID, depth: int) -> None:
-    """A TASK and its children, theirs, and so on, as a tree. Many that are alike are one line."""
-    from holdfast.cli.tree import grown, lines
+    """A TASK and its children, theirs, and so on, as a tree. Many that are alike are one line.
 
-    tree = at.ask(lambda desk: grown(desk, task, depth))
+    JSON has the tasks (nodes) and who asked for whom (edges)."""
+    from holdfast.cli.tree import lines
+
+    found = at.ask(lambda desk: desk.graph(task, depth=depth))
     if not at.out.for_people:
-        at.out.one(tree, lambda _: ())
+        columns = (Column("id", lambda n: n.task.id),)
+        at.out.many(found.nodes, columns, whole=found)
         return
-    for line in lines(tree):
+    for line in lines(found):
         at.out.line(line)
 
 

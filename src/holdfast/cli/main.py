@@ -15,6 +15,7 @@ __all__ = ["Group", "main"]
 
 _COMMANDS = {
     "api": "The HTTP API.",
+    "audit": "Who changed what, and when.",
     "bench": "How fast this store is on this machine.",
     "completion": "Completion for a shell: bash, zsh or fish.",
     "config": "Settings, and where each comes from.",
@@ -27,11 +28,12 @@ _COMMANDS = {
     "init": "Begin a project: an app, a test, a page.",
     "leases": "Who holds what until when.",
     "migrate": "The schema of a store.",
+    "operations": "The same done to many tasks: start, see, stop.",
     "queues": "See, pause and resume queues; why nothing runs.",
     "recover": "Take back what dead workers held, now.",
     "sql": "Ask a store in its own language.",
     "stats": "The numbers of the whole fleet.",
-    "tasks": "See, wait for, cancel and retry tasks.",
+    "tasks": "See, wait for, change, cancel and retry tasks.",
     "token": "Keys of the API.",
     "top": "Workers, leases and queues, live.",
     "worker": "Run a worker.",

@@ -6,11 +6,21 @@ from typing import Any, TypeVar
 
 import click
 
+from holdfast.clock import here
 from holdfast.errors import InvalidInput
 from holdfast.tasks.durations import duration
 from holdfast.tasks.names import check_labels
 
-__all__ = ["INSTANT", "LABELS", "SPAN", "app_option", "output_option", "store_option"]
+__all__ = [
+    "INSTANT",
+    "LABELS",
+    "RATE",
+    "SPAN",
+    "WHEN",
+    "app_option",
+    "output_option",
+    "store_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +75,44 @@ class _Instant(click.ParamType[datetime]):
         return found if found.tzinfo else found.astimezone()
 
 
-SPAN, LABELS, INSTANT = _Span(), _Labels(), _Instant()
+class _When(click.ParamType[datetime]):
+    """So long ago (`2h`), or a date and time."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return here() - duration(_called(param), float(value) if _is_number(value) else value)
+        except InvalidInput:
+            return INSTANT.convert(value, param, ctx)
+
+
+class _Rate(click.ParamType[float]):
+    """`20/s`, `100/m`, or a number for each second."""
+
+    name = "n/s"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        number, _, unit = str(value).partition("/")
+        seconds = {"": 1, "s": 1, "m": 60, "h": 3600}.get(unit.strip())
+        try:
+            rate = float(number) / (seconds or 0)
+        except (ValueError, ZeroDivisionError):
+            rate = 0.0
+        if not 0 < rate < float("inf"):
+            self.fail(f"{value!r:.80} is no rate; write 20/s or 100/m", param, ctx)
+        return rate
+
+
+SPAN, LABELS, INSTANT, WHEN, RATE = _Span(), _Labels(), _Instant(), _When(), _Rate()
 
 
 def _called(param: click.Parameter | None) -> str:

@@ -15,9 +15,8 @@ from holdfast.cli.render import Printer
 from holdfast.clock import here
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import AttemptView, EventView, TaskView, WhyView
-from holdfast.errors import Refused
 
-__all__ = ["Story", "tell"]
+__all__ = ["Story", "about", "tell"]
 
 _ENDED = ("done", "failed", "cancelled")
 
@@ -35,24 +34,16 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
         task = await desk.task(id)
         attempts = await desk.attempts(id)
         was_lost = any(attempt.ended == "lost" for attempt in attempts)
-        refused = await _refused(desk, id) if was_lost else []
+        refused = await refusals(desk, id) if was_lost else []
         why = [] if task.status in _ENDED else await desk.why(id)
         return cls(task=task, attempts=attempts, refused=refused, why=why)
-
-
-async def _refused(desk: Desk, id: UUID) -> list[EventView]:
-    """A key of one tenant may not see what happens to all: then nothing is said of it."""
-    try:
-        return await refusals(desk, id)
-    except Refused:
-        return []
 
 
 def tell(out: Printer, story: Story, *, arguments: bytes | None = None) -> None:
     if not out.for_people:
         out.one(story, lambda _: ())
         return
-    out.facts(_facts(story.task))
+    out.facts(about(story.task))
     if arguments is not None:
         out.facts([("arguments", safe_json(arguments.decode("utf-8", "replace")))])
     _timeline(story)
@@ -66,7 +57,7 @@ def tell(out: Printer, story: Story, *, arguments: bytes | None = None) -> None:
         click.echo(safe(last.traceback.rstrip(), keep="\n"))
 
 
-def _facts(task: TaskView) -> Iterator[tuple[str, Any]]:
+def about(task: TaskView) -> Iterator[tuple[str, Any]]:
     yield "task", task.id
     yield "type", f"{task.type}@{task.version}" if task.version else task.type
     yield "status", f"{task.status} ({task.reason})" if task.reason else task.status
@@ -84,6 +75,7 @@ def _facts(task: TaskView) -> Iterator[tuple[str, Any]]:
     yield "progress", _progress(task)
     yield "created", task.created_at
     yield "due", task.run_at if task.status in ("pending", "waiting") else None
+    yield "expires", task.expires_at if task.finished_at is None else None
     yield "ended", task.finished_at
     yield "last error", task.last_error
 

@@ -6,20 +6,21 @@ from typing import Any
 from uuid import UUID
 
 import click
+import msgspec
 
 from holdfast.cli.asking import TASK, Asking, asks
 from holdfast.cli.cells import safe_json
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
-from holdfast.cli.options import SPAN
+from holdfast.cli.options import INSTANT, LABELS, SPAN, WHEN
 from holdfast.cli.render import Column, Printer, say
 from holdfast.desk.desk import Desk
 from holdfast.desk.papers import LogView
-from holdfast.desk.shapes import Changed, ResultView, TaskQuery
+from holdfast.desk.shapes import Changed, ResultView, TaskEdit, TaskQuery, TaskView
 
-__all__ = ["TASKS", "awaited", "filters", "outcome", "tasks", "told"]
+__all__ = ["STATUSES", "TASKS", "awaited", "filters", "listed", "outcome", "tasks", "told"]
 
-_STATUSES = ("pending", "running", "waiting", "done", "failed", "cancelled")
+STATUSES = ("pending", "running", "waiting", "done", "failed", "cancelled")
 _ENDED = ("done", "failed", "cancelled")
 _LONGEST_WAIT = 25.0
 TASKS = (
@@ -46,12 +47,16 @@ _LINES = (
 
 @click.group(cls=Near)
 def tasks() -> None:
-    """Tasks: see them, wait for them, cancel and retry them."""
+    """Tasks: see them, wait for them, change, cancel and retry them."""
 
 
 def filters(function: Any) -> Any:
     for option in (
-        click.option("--tenant", help="Of this tenant."),
+        click.option("--created-before", type=WHEN, help="Made so long ago, or before this time."),
+        click.option("--created-after", type=WHEN, help="Made within so long, or since this time."),
+        click.option("--error-type", help="Whose last error is of this type."),
+        click.option("--error", help="Whose last error has this text in it."),
+        click.option("--tenant", "tenant_id", help="Of this tenant."),
         click.option("--tag", help="With this tag."),
         click.option("--type", help="Of this function."),
         click.option("--queue", help="In this queue."),
@@ -61,31 +66,14 @@ def filters(function: Any) -> Any:
 
 
 @tasks.command()
-@click.option("--status", type=click.Choice(_STATUSES), help="Only where they stand so.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only where they stand so.")
 @filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--cursor", help="Go on where the last page ended.")
 @asks
-def ls(
-    at: Asking,
-    status: str | None,
-    queue: str | None,
-    type: str | None,
-    tag: str | None,
-    tenant: str | None,
-    limit: int,
-    cursor: str | None,
-) -> None:
+def ls(at: Asking, **given: Any) -> None:
     """List tasks: pending ones as they will be taken, all others newest first."""
-    query = TaskQuery(
-        status=status,
-        queue=queue,
-        type=type,
-        tag=tag,
-        tenant_id=tenant,
-        cursor=cursor,
-        limit=limit,
-    )
+    query = TaskQuery(**given)
     page = at.ask(lambda desk: desk.tasks(query))
     at.out.many(page.data, TASKS, whole=page)
     if page.next_cursor and at.out.form != "json":
@@ -135,6 +123,40 @@ def retry(at: Asking, task: tuple[UUID, ...]) -> None:
 
 
 @tasks.command()
+@click.argument("task", type=TASK)
+@click.option("--priority", type=int, help="Higher goes first.")
+@click.option("--queue", help="Into this queue.")
+@click.option("--tags", type=LABELS, help='These tags; "" for none.')
+@click.option("--requires", type=LABELS, help='What a worker must offer; "" for nothing.')
+@click.option("--delay", type=SPAN, help="Due in so long; 0 for at once.")
+@click.option("--run-at", type=INSTANT, help="Due at this time.")
+@click.option("--expires", type=SPAN, help="Not to be started later than in so long.")
+@click.option("--no-expiry", is_flag=True, help="However late.")
+@click.option("--max-tries", type=int, help="So often at most.")
+@asks
+def edit(at: Asking, task: UUID, no_expiry: bool, **given: Any) -> None:
+    """Change a TASK that has not begun. What is not named stays.
+
+    With another queue, priority or time it stands behind those that wait there. Exit code 5: it
+    runs, or has ended.
+    """
+    if no_expiry and given["expires"] is not None:
+        raise Stop(Exit.USAGE, "give --expires or --no-expiry, not both")
+    wish = {name: _plain(value) for name, value in given.items() if value is not None}
+    if no_expiry:
+        wish["expires"] = None
+    if not wish:
+        raise Stop(Exit.USAGE, "say what to change, such as --priority 5 or --delay 0")
+    from holdfast.cli.story import about
+
+    at.out.one(at.ask(lambda desk: desk.edit(task, TaskEdit(**wish))), about)
+
+
+def _plain(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+@tasks.command()
 @click.argument("task", type=TASK, nargs=-1, required=True)
 @asks
 def cancel(at: Asking, task: tuple[UUID, ...]) -> None:
@@ -181,6 +203,18 @@ async def awaited(desk: Desk, task: UUID, timeout: timedelta) -> ResultView:
         found = await desk.result(task, wait=max(min(left, _LONGEST_WAIT), 0.0))
         if found.status in _ENDED or loop.time() >= over:
             return found
+
+
+async def listed(desk: Desk, query: TaskQuery) -> list[TaskView]:
+    """As many as are asked for, if there are."""
+    data: list[TaskView] = []
+    limit = query.limit
+    while True:
+        page = await desk.tasks(msgspec.structs.replace(query, limit=limit - len(data)))
+        data += page.data
+        if page.next_cursor is None or len(data) == limit:
+            return data
+        query = msgspec.structs.replace(query, cursor=page.next_cursor)
 
 
 def told(out: Printer, changed: Changed, otherwise: str) -> None:

@@ -7,12 +7,11 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.desk.desk import Desk
+from holdfast.desk.graph import FlowGraph
 from holdfast.desk.shapes import TaskView
 
-__all__ = ["Node", "grown", "lines"]
+__all__ = ["lines"]
 
-_MOST = 1000  # tasks in one picture
 _ALIKE = 4  # from so many children of one type on, they are one line
 _SIGNS = {
     "done": "✓",
@@ -32,20 +31,23 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-async def grown(desk: Desk, id: UUID, depth: int) -> Node:
-    left = [_MOST]
+def _tree(graph: FlowGraph) -> Node:
+    """What several asked for is drawn below each of them; in a circle, once."""
+    nodes = {node.task.id: node for node in graph.nodes}
+    below: dict[UUID, list[UUID]] = {}
+    for edge in graph.edges:
+        below.setdefault(edge.parent_id, []).append(edge.child_id)
 
-    async def grow(task: TaskView, level: int) -> Node:
-        if level == depth or left[0] <= 0:
-            return Node(task=task, children=[], cut=True)
-        left[0] -= 1
-        children = (await desk.flow(task.id)).children
-        return Node(task=task, children=[await grow(child, level + 1) for child in children])
+    def grow(id: UUID, above: frozenset[UUID]) -> Node:
+        node, path = nodes[id], above | {id}
+        children = [] if id in above else [grow(child, path) for child in below.get(id, ())]
+        return Node(task=node.task, children=children, cut=node.cut or id in above)
 
-    return await grow(await desk.task(id), 0)
+    return grow(graph.nodes[0].task.id, frozenset())
 
 
-def lines(root: Node) -> Iterator[str]:
+def lines(graph: FlowGraph) -> Iterator[str]:
+    root = _tree(graph)
     yield _told(root)
     yield from _below(root, "")
 

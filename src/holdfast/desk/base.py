@@ -38,6 +38,16 @@ class Base:
         caller = self._caller
         await self._store.note(caller.name, verb, subject, tenant=caller.tenant, detail=given)
 
+    def _is_ours(self, tenant: str | None) -> bool:
+        return self._caller.tenant in (None, tenant)
+
+    def _tenant_to_see(self, wanted: str | None) -> str | None:
+        """Another tenant's list is empty, not refused: no filter tells who else is here."""
+        own = self._caller.tenant
+        if own is None or wanted in (None, own):
+            return wanted or own
+        return "\0"  # nobody's name
+
     async def _note_tasks(self, verb: str, ids: Sequence[UUID]) -> None:
         if len(ids) == 1:
             await self._note(verb, str(ids[0]))

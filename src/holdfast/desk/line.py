@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -71,13 +72,14 @@ class Line:
         query: dict[str, Any] | None = None,
         body: bytes | None = None,
         patience: float = 0.0,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         """`patience`: seconds that the other side may take beyond the usual."""
         given = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         target = f"{self._prefix}{path}" + (f"?{urlencode(given)}" if given else "")
         conn = self._connection()
         asked = asyncio.get_running_loop().run_in_executor(
-            None, self._exchange, conn, method, target, body, patience
+            None, self._exchange, conn, method, target, body, patience, headers or {}
         )
         try:
             return await asked
@@ -100,8 +102,9 @@ class Line:
         target: str,
         body: bytes | None,
         patience: float,
+        more: dict[str, str],
     ) -> Answer:
-        headers = {"Accept": "application/json", "User-Agent": f"holdfast/{__version__}"}
+        headers = {"Accept": "application/json", "User-Agent": f"holdfast/{__version__}", **more}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if self._token:
@@ -125,7 +128,12 @@ class Line:
 
 
 def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    match value:
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return value.isoformat()
+    return str(value)
 
 
 def _why(error: Exception) -> str:

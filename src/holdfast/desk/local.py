@@ -5,14 +5,20 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import Journal
 from holdfast.desk.fleet import Fleet
-from holdfast.desk.shapes import FlowEntry, FlowView
+from holdfast.desk.graph import DEEPEST, DEPTH, FlowGraph, grown
+from holdfast.desk.shapes import FlowEntry, FlowView, TaskView
 from holdfast.desk.tasks import Tasks
 from holdfast.desk.views import task_view
+from holdfast.errors import InvalidInput
 from holdfast.flow.checking import Run
 from holdfast.flow.entries import Asked, read
+from holdfast.tasks.task import Task
 
 __all__ = ["LocalDesk"]
+
+_PAGE = 1000
 
 
 class LocalDesk(Tasks, Fleet):
@@ -20,9 +26,6 @@ class LocalDesk(Tasks, Fleet):
 
     async def flow(self, id: UUID) -> FlowView:
         task, journal = await self._own(id), await self._store.journal(id)
-        entries = [read(step) for step in journal.steps]
-        children = [e.task for e in entries if isinstance(e, Asked) and e.task]
-        found = await self._store.get_many(children) if children else {}
         return FlowView(
             task=task_view(task),
             journal=[
@@ -34,8 +37,28 @@ class LocalDesk(Tasks, Fleet):
                 )
                 for step in journal.steps
             ],
-            children=[task_view(found[child]) for child in children if child in found],
+            children=await self._children(journal),
         )
+
+    async def graph(self, id: UUID, *, depth: int = DEPTH) -> FlowGraph:
+        if not 1 <= depth <= DEEPEST:
+            raise InvalidInput(f"depth must be from 1 to {DEEPEST}, got {depth}")
+
+        async def below(id: UUID) -> list[TaskView]:
+            return await self._children(await self._store.journal(id))
+
+        return await grown(task_view(await self._own(id)), below, depth)
+
+    async def _children(self, journal: Journal) -> list[TaskView]:
+        """What it asked for, in order, as far as the caller may see it."""
+        entries = map(read, journal.steps)
+        asked = list(dict.fromkeys(e.task for e in entries if isinstance(e, Asked) and e.task))
+        found: dict[UUID, Task] = {}
+        for start in range(0, len(asked), _PAGE):
+            found |= await self._store.get_many(asked[start : start + _PAGE])
+        return [
+            task_view(found[id]) for id in asked if id in found and self._is_ours(found[id].tenant)
+        ]
 
     async def export(self, id: UUID) -> bytes:
         task = await self._own(id)

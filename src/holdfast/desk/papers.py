@@ -10,7 +10,9 @@ from holdfast.desk.shapes import Shape
 
 __all__ = [
     "ACTIONS",
+    "Action",
     "AuditPage",
+    "AuditQuery",
     "AuditView",
     "KeyView",
     "KeyWish",
@@ -59,6 +61,20 @@ class NewKey(Shape, frozen=True, kw_only=True):
     record: KeyView
 
 
+class AuditQuery(Shape, frozen=True, kw_only=True):
+    """Which records of the audit, the newest first. `verb`: `task.cancel`, or `task.*`. A page may
+    be short, or empty, where older ones follow: go by `next_before`."""
+
+    actor: str | None = None
+    verb: str | None = None
+    subject: str | None = None
+    tenant_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+    limit: int = 100
+
+
 class AuditView(Shape, frozen=True, kw_only=True):
     seq: int
     at: datetime
@@ -94,13 +110,19 @@ class LogPage(Shape, frozen=True, kw_only=True):
 
 
 class TaskSelection(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All tasks of one status, or fewer."""
+    """All tasks of one status, or fewer. `error`: a text that is in their last error."""
 
     status: str
     queue: str | None = None
     type: str | None = None
     tag: str | None = None
     tenant_id: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    ended_after: datetime | None = None
+    ended_before: datetime | None = None
 
 
 class OperationWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,7 +139,7 @@ class OperationWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class OperationView(Shape, frozen=True, kw_only=True):
     """`state`: planned (a dry run) pending running done failed cancelled. `matched` stops at
-    10,000."""
+    10,000. `types`, `sample`: of a dry run, how many of which type, and the first of them."""
 
     id: UUID | None
     action: str
@@ -133,6 +155,7 @@ class OperationView(Shape, frozen=True, kw_only=True):
     error: str | None
     created_at: datetime | None
     ended_at: datetime | None
+    types: dict[str, int] = msgspec.field(default_factory=dict)
     sample: list[UUID] = msgspec.field(default_factory=list)
 
 

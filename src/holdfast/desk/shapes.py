@@ -2,10 +2,12 @@
 those of the public SQL views."""
 
 from datetime import datetime
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 __all__ = [
     "Accepted",
@@ -14,6 +16,7 @@ __all__ = [
     "DeadLetterGroupView",
     "ErrorView",
     "EventPage",
+    "EventPlace",
     "EventView",
     "FlowEntry",
     "FlowView",
@@ -24,6 +27,7 @@ __all__ = [
     "RecoveryView",
     "ResultView",
     "Stats",
+    "TaskEdit",
     "TaskPage",
     "TaskQuery",
     "TaskType",
@@ -62,6 +66,20 @@ class NewTask(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     allow_unknown: bool = False
 
 
+class TaskEdit(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to change of a task that has not begun; what is left out stays. `delay` (0: at once) and
+    `expires` (null: never) count from now. `max_tries`: null for the default."""
+
+    priority: int | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    requires: list[str] | UnsetType = UNSET
+    delay: float | str | UnsetType = UNSET
+    run_at: datetime | UnsetType = UNSET
+    expires: float | str | UnsetType | None = UNSET
+    max_tries: int | UnsetType | None = UNSET
+
+
 class TaskView(Shape, frozen=True, kw_only=True):
     """A row of the `tasks` view."""
 
@@ -84,11 +102,20 @@ class TaskView(Shape, frozen=True, kw_only=True):
     lease_timeout: datetime | None
     created_at: datetime
     run_at: datetime | None
+    expires_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     progress: float | None
     progress_message: str | None
     last_error: str | None
+    last_error_type: str | None
+
+    @property
+    def revision(self) -> str:
+        """Of what can be changed: another one once it has been. Progress and the like move on."""
+        settings = (self.queue, self.priority, self.tags, self.requires)
+        limits = (self.max_tries, self.run_at, self.expires_at)
+        return sha256(msgspec.json.encode([self.id, settings, limits])).hexdigest()[:20]
 
 
 class Accepted(Shape, frozen=True, kw_only=True):
@@ -99,13 +126,20 @@ class Accepted(Shape, frozen=True, kw_only=True):
 
 
 class TaskQuery(Shape, frozen=True, kw_only=True):
-    """Which tasks to list."""
+    """Which tasks to list. A page may be short, or empty, where more follow: go by the cursor.
+    `error`: a text that is in their last error."""
 
     status: str | None = None
     queue: str | None = None
     type: str | None = None
     tag: str | None = None
     tenant_id: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    ended_after: datetime | None = None
+    ended_before: datetime | None = None
     cursor: str | None = None
     limit: int = 50
 
@@ -284,6 +318,12 @@ class EventPage(Shape, frozen=True, kw_only=True):
     last: int
 
 
+class EventPlace(Shape, frozen=True, kw_only=True):
+    """The number of the last event so far."""
+
+    last: int
+
+
 class TaskType(Shape, frozen=True, kw_only=True):
     """A function that tasks can be made of, and the JSON Schema of its arguments."""
 
@@ -347,6 +387,3 @@ class Stats(Shape, frozen=True, kw_only=True):
     desired_workers: dict[str, int]
     by_worker: dict[str, WorkerShare]
     server_time: datetime
-
-
-Role = Literal["viewer", "operator", "admin"]

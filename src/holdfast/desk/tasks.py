@@ -7,8 +7,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
 
-from holdfast.answers import Ending, TaskFilter
+from holdfast.answers import Ending
+from holdfast.desk.bulk import Bulk
+from holdfast.desk.filters import filter_of
 from holdfast.desk.office import Office
 from holdfast.desk.papers import LogPage
 from holdfast.desk.shapes import (
@@ -16,19 +19,22 @@ from holdfast.desk.shapes import (
     AttemptView,
     Changed,
     DeadLetterGroupView,
+    EventPage,
     NewTask,
     ResultView,
+    TaskEdit,
     TaskPage,
     TaskQuery,
     TaskType,
     TaskView,
     WhyView,
 )
-from holdfast.desk.views import attempt_view, error_view, task_view
-from holdfast.errors import InvalidInput, UnknownTask, UnknownType
+from holdfast.desk.views import attempt_view, error_view, event_view, task_view
+from holdfast.errors import ChangedMeanwhile, InvalidInput, NotPossible, UnknownTask, UnknownType
 from holdfast.explain import explain
 from holdfast.ids import new_id
 from holdfast.tasks.durations import duration
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.names import check_labels, check_name
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
@@ -37,9 +43,10 @@ __all__ = ["Tasks"]
 
 MOST_AT_ONCE = 1000
 _LONGEST_WAIT = 60.0
+_PAGES = 100  # that are looked through to fill one
 
 
-class Tasks(Office):
+class Tasks(Office, Bulk):
     """Keeps the first part of `holdfast.desk.desk.Desk`."""
 
     # ── making ───────────────────────────────────────────────────────────────────────────────
@@ -115,20 +122,15 @@ class Tasks(Office):
     # ── seeing ───────────────────────────────────────────────────────────────────────────────
 
     async def tasks(self, query: TaskQuery) -> TaskPage:
-        tenant = self._tenant_to_see(query.tenant_id)
-        filter = TaskFilter(
-            status=_status(query.status),
-            queue=query.queue,
-            type=query.type,
-            tenant=tenant,
-            tag=query.tag,
-        )
-        page = await self._store.list_tasks(filter, cursor=query.cursor, limit=query.limit)
-        return TaskPage(
-            data=[task_view(task) for task in page.tasks],
-            next_cursor=page.next,
-            has_more=page.next is not None,
-        )
+        filter = filter_of(query, self._tenant_to_see(query.tenant_id))
+        data, cursor = list[TaskView](), query.cursor
+        for _ in range(_PAGES):
+            left = query.limit - len(data)
+            page = await self._store.list_tasks(filter, cursor=cursor, limit=left)
+            data += map(task_view, page.tasks)
+            if (cursor := page.next) is None or len(data) == query.limit:
+                break
+        return TaskPage(data=data, next_cursor=cursor, has_more=cursor is not None)
 
     async def task(self, id: UUID) -> TaskView:
         return task_view(await self._own(id))
@@ -147,6 +149,15 @@ class Tasks(Office):
     async def attempts(self, id: UUID) -> list[AttemptView]:
         await self._own(id)
         return [attempt_view(attempt) for attempt in await self._store.attempts(id)]
+
+    async def task_events(self, id: UUID, after: int = 0, limit: int = 500) -> EventPage:
+        await self._own(id)
+        page = await self._store.task_events(id, after, limit)
+        names = {w.id: w.name for w in await self._store.workers()} if page else {}
+        return EventPage(data=[event_view(event, names) for event in page], last=page.last)
+
+    async def newest_event(self) -> int:
+        return await self._store.newest_event()
 
     async def logs(self, id: UUID, *, cursor: str | None = None, limit: int = 500) -> LogPage:
         await self._own(id)
@@ -178,6 +189,22 @@ class Tasks(Office):
         return [WhyView(why=one.why, advice=one.advice) for one in explain(standing, workers)]
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────
+
+    async def edit(self, id: UUID, wish: TaskEdit, *, revision: str | None = None) -> TaskView:
+        edit, seen = _edit(wish), await self._own(id)
+        if revision is not None and task_view(seen).revision != revision:
+            raise _changed_meanwhile(id)
+        await self._note("task.edit", str(id), **msgspec.to_builtins(wish))
+        answer = await self._client.edit(id, edit, seen=None if revision is None else seen)
+        found = await self._own(id)
+        match answer:
+            case "changed":
+                raise _changed_meanwhile(id)
+            case "begun" if found.status is TaskStatus.PENDING:
+                raise NotPossible(f"task {id} was asked to cancel, or moves just now; look again")
+            case "begun":
+                raise NotPossible(f"task {id} is {found.status}: only what is pending is changed")
+        return task_view(found)
 
     async def cancel(self, ids: Sequence[UUID]) -> Changed:
         await self._own_all(ids)
@@ -234,22 +261,27 @@ class Tasks(Office):
             raise UnknownTask(missing)
         return found
 
-    def _tenant_to_see(self, wanted: str | None) -> str | None:
-        """Another tenant's list is empty, not refused: no filter tells who else is here."""
-        own = self._caller.tenant
-        if own is None or wanted in (None, own):
-            return wanted or own
-        return "\0"  # nobody's name
-
-
-def _status(text: str | None) -> TaskStatus | None:
-    try:
-        return None if text is None else TaskStatus(text)
-    except ValueError:
-        raise InvalidInput(f"status {text!r:.80} is none of {', '.join(TaskStatus)}") from None
-
 
 def _changed(ids: Sequence[UUID], moved: Any, status: str | None = None) -> Changed:
     moved = frozenset(moved)
     changed = [id for id in ids if id in moved]
     return Changed(changed=changed, unchanged=[i for i in ids if i not in moved], status=status)
+
+
+def _edit(wish: TaskEdit) -> Edit:
+    given = {
+        name: value
+        for name in wish.__struct_fields__
+        if (value := getattr(wish, name)) is not UNSET
+    }
+    for name, what in (("tags", "tag"), ("requires", "requirement")):
+        if name in given:
+            given[name] = check_labels(what, given[name])
+    for name in ("delay", "expires"):
+        if given.get(name) is not None:
+            given[name] = duration(name, given[name])
+    return Edit(**given)
+
+
+def _changed_meanwhile(id: UUID) -> ChangedMeanwhile:
+    return ChangedMeanwhile(f"task {id} is not as you saw it any more; look at it again")

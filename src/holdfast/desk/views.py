@@ -1,8 +1,20 @@
 """What a store answers, as the shapes of the desk."""
 
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
 import msgspec
 
 from holdfast.answers import Event, LeaseView, QueueLoad, Recovery, WorkerRecord
+from holdfast.desk.papers import (
+    AuditView,
+    KeyView,
+    LogView,
+    OperationView,
+    OperationWish,
+    SeriesPoint,
+)
 from holdfast.desk.shapes import (
     AttemptView,
     ErrorView,
@@ -15,21 +27,32 @@ from holdfast.desk.shapes import (
     WorkerShare,
     WorkerView,
 )
+from holdfast.records import AuditRecord, KeyRecord, LogRecord, Operation, Rollup
 from holdfast.tasks.payload import decode
 from holdfast.tasks.task import Attempt, Failure, Task
 
 __all__ = [
+    "Matches",
     "attempt_view",
+    "audit_view",
     "error_view",
     "event_view",
+    "key_view",
     "lease_shape",
+    "log_view",
+    "operation_view",
+    "plan_view",
     "queue_numbers",
     "queue_view",
     "recovery_view",
+    "series_point",
     "task_view",
     "worker_share",
     "worker_view",
 ]
+
+
+_SAMPLE, _MOST_TYPES = 10, 20  # of a plan
 
 
 class _Detail(msgspec.Struct):
@@ -57,11 +80,13 @@ def task_view(task: Task) -> TaskView:
         lease_timeout=task.lease_timeout,
         created_at=task.created_at,
         run_at=task.run_at,
+        expires_at=task.expires_at,
         started_at=task.started_at,
         finished_at=task.finished_at,
         progress=task.progress,
         progress_message=task.progress_message,
         last_error=task.last_error,
+        last_error_type=task.last_error_type,
     )
 
 
@@ -181,4 +206,109 @@ def event_view(event: Event, workers: dict[int, str]) -> EventView:
         at=event.at,
         error=event.error,
         verb=event.verb,
+    )
+
+
+def key_view(record: KeyRecord) -> KeyView:
+    return KeyView(
+        id=record.id,
+        name=record.name,
+        tenant_id=record.tenant,
+        scopes=list(record.scopes),
+        created_at=record.created_at,
+        created_by=record.created_by,
+        expires_at=record.expires_at,
+        last_used_at=record.last_used_at,
+        revoked_at=record.revoked_at,
+        valid=record.is_valid,
+    )
+
+
+def audit_view(record: AuditRecord) -> AuditView:
+    return AuditView(
+        seq=record.seq,
+        at=record.at,
+        actor=record.actor,
+        tenant_id=record.tenant,
+        verb=record.verb,
+        subject=record.subject,
+        detail=record.detail,
+    )
+
+
+def log_view(line: LogRecord) -> LogView:
+    return LogView(**msgspec.structs.asdict(line))
+
+
+def operation_view(found: Operation) -> OperationView:
+    return OperationView(
+        id=found.id,
+        action=found.action,
+        filter={name: value for name, value in found.filter.items() if value is not None},
+        rate=found.rate,
+        state=found.state,
+        matched=found.matched,
+        done=found.done,
+        failed=found.failed,
+        actor=found.actor,
+        tenant_id=found.tenant,
+        reason=found.reason,
+        error=found.error,
+        created_at=found.created_at,
+        ended_at=found.ended_at,
+    )
+
+
+class Matches:
+    """What a filter finds: how many, of which types, and the first of them."""
+
+    def __init__(self) -> None:
+        self.types: Counter[str] = Counter()
+        self.sample: list[UUID] = []
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        self.types.update(task.type for task in tasks)
+        self.sample += [task.id for task in tasks[: _SAMPLE - len(self.sample)]]
+
+    def __len__(self) -> int:
+        return self.types.total()
+
+
+def plan_view(
+    wish: OperationWish, matched: Matches, actor: str, tenant: str | None
+) -> OperationView:
+    """Of one that is not begun."""
+    filter = msgspec.to_builtins(wish.filter)
+    return OperationView(
+        id=None,
+        action=wish.action,
+        filter={name: value for name, value in filter.items() if value is not None},
+        rate=wish.rate,
+        state="planned",
+        matched=len(matched),
+        done=0,
+        failed=0,
+        actor=actor,
+        tenant_id=tenant,
+        reason=wish.reason,
+        error=None,
+        created_at=None,
+        ended_at=None,
+        types=dict(matched.types.most_common(_MOST_TYPES)),
+        sample=matched.sample,
+    )
+
+
+def series_point(found: Rollup) -> SeriesPoint:
+    return SeriesPoint(
+        at=found.at,
+        done=found.done,
+        failed=found.failed,
+        cancelled=found.cancelled,
+        retried=found.retried,
+        lost=found.lost,
+        wait=list(found.wait),
+        wait_seconds=found.wait_seconds,
+        run=list(found.run),
+        run_seconds=found.run_seconds,
     )

@@ -7,15 +7,17 @@ import msgspec
 
 from holdfast.desk.line import Answer, Line
 from holdfast.errors import (
+    ChangedMeanwhile,
     HoldfastError,
     InvalidInput,
     NotAStore,
+    NotPossible,
     Refused,
     StoreError,
     StoreUnreachable,
 )
 
-__all__ = ["PAGE", "Asking", "KeyTaken", "NotPossible", "TypeUnknown"]
+__all__ = ["PAGE", "Asking", "KeyTaken", "TypeUnknown"]
 
 T = TypeVar("T")
 PAGE = 500  # the most that an API answers at once
@@ -24,10 +26,6 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 class _Listed(msgspec.Struct, Generic[T], frozen=True):
     data: list[T]
-
-
-class NotPossible(InvalidInput):
-    """409: what was asked for does not fit how things stand."""
 
 
 class KeyTaken(InvalidInput):
@@ -63,10 +61,13 @@ class Asking:
         body: Any = None,
         of: HoldfastError | None = None,
         patience: float = 0.0,
+        headers: dict[str, str] | None = None,
     ) -> T:
         """`of`: what it means that nobody knows the thing that was asked for."""
         data = None if body is None else msgspec.json.encode(body)
-        answer = await self._line.ask(method, path, query=query, body=data, patience=patience)
+        answer = await self._line.ask(
+            method, path, query=query, body=data, patience=patience, headers=headers
+        )
         if not 200 <= answer.status < 300:
             self._raise(answer, of)
         try:
@@ -84,6 +85,8 @@ class Asking:
                 raise KeyTaken(said)
             case 409, "not_possible":
                 raise NotPossible(said)
+            case 412, "changed_meanwhile":
+                raise ChangedMeanwhile(said)
             case 422, "unknown_type":
                 raise TypeUnknown(said)
             case ((401 | 403), _):

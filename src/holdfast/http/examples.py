@@ -31,11 +31,13 @@ _TASK = {
     "lease_timeout": None,
     "created_at": _AT,
     "run_at": _AT,
+    "expires_at": None,
     "started_at": None,
     "finished_at": None,
     "progress": None,
     "progress_message": None,
     "last_error": None,
+    "last_error_type": None,
 }
 _QUEUE = {
     "queue": "money",

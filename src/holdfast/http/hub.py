@@ -26,7 +26,6 @@ _MEMORY = 10_000  # events
 _PAGE = 500
 _QUICK, _SLOW = 0.1, 1.0  # seconds between looks
 _QUIET = 15.0  # seconds, then a sign of life
-_FARTHEST = 2**62
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ class Hub:
 
     async def now(self) -> int:
         """The last number that is known; looked up where nobody listens yet."""
-        return self._last if self._started.is_set() else await newest(await self._desk())
+        return self._last if self._started.is_set() else await (await self._desk()).newest_event()
 
     async def follow(self, place: int) -> AsyncGenerator[list[Told]]:
         """All after `place`; an empty list is a sign of life."""
@@ -109,7 +108,7 @@ class Hub:
         while True:
             try:
                 if not self._started.is_set():
-                    self._from = self._last = await newest(await self._desk())
+                    self._from = self._last = await (await self._desk()).newest_event()
                     self._started.set()
                 found = await self._look()
                 pause, failing = _QUICK if found else min(pause * 1.5, _SLOW), False
@@ -137,21 +136,6 @@ class Hub:
         async with self._news:
             self._closed = True
             self._news.notify_all()
-
-
-async def newest(desk: Desk) -> int:
-    """The last number so far, by halving: whether there is any after a number is cheap to ask."""
-    low, high = 0, 1
-    while high < _FARTHEST and (page := await desk.events(high, 1)).last > high:
-        low, high = page.last, max(page.last, high) * 2
-    while low < high:
-        middle = (low + high) // 2
-        page = await desk.events(middle, 1)
-        if page.last > middle:
-            low = page.last
-        else:
-            high = middle
-    return low
 
 
 class Hubs:

@@ -75,6 +75,10 @@ def problem_of(error: BaseException) -> Problem | None:
             return error
         case errors.KeyConflict():
             return Problem(409, "key_conflict", _without_tenant(error))
+        case errors.ChangedMeanwhile():
+            return Problem(412, "changed_meanwhile", str(error))
+        case errors.NotPossible():
+            return Problem(409, "not_possible", str(error))
         case errors.UnknownType():
             return Problem(422, "unknown_type", str(error), errors=[_fault(error, "/type")])
         case errors.LeaseLost():

@@ -7,9 +7,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from starlette.responses import Response
 
+from holdfast.http.problems import Problem
 from holdfast.http.routing import Ask
 
-__all__ = ["Listed", "fresh", "json", "tag_of"]
+__all__ = ["Listed", "fresh", "json", "matches", "needed_match", "tag_of"]
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
@@ -31,30 +32,31 @@ def tag_of(data: bytes) -> str:
     return sha256(data).hexdigest()[:20]
 
 
-def fresh(
-    ask: Ask, value: Any, settings: Any = None, headers: dict[str, str] | None = None
-) -> Response:
-    """With an ETag; 304 where the caller has it already. `settings`: the part of it that
+def fresh(ask: Ask, value: Any, revision: str, headers: dict[str, str] | None = None) -> Response:
+    """With an ETag; 304 where the caller has it already. `revision`: the part of it that
     `If-Match` looks at, where the rest changes by itself."""
     data = _encoder.encode(value)
-    tag = f'"{tag_of(_encoder.encode(settings))}.{tag_of(data)}"' if settings else _quoted(data)
+    tag = f'"{revision}.{tag_of(data)}"'
     headers = {"ETag": tag, **(headers or {})}
     if _names(ask.header("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
     return Response(data, headers=headers, media_type="application/json")
 
 
-def matches(header: str | None, settings: Any) -> bool:
-    """Whether an `If-Match` names these settings, whatever else has changed."""
+def matches(header: str | None, revision: str) -> bool:
+    """Whether an `If-Match` names this revision, whatever else has changed."""
     if header is None or header.strip() == "*":
         return True
-    wanted = tag_of(_encoder.encode(settings))
     tags = [one.strip().removeprefix("W/").strip('"') for one in header.split(",")]
-    return any(tag.partition(".")[0] == wanted for tag in tags)
+    return any(tag.partition(".")[0] == revision for tag in tags)
 
 
-def _quoted(data: bytes) -> str:
-    return f'"{tag_of(data)}"'
+def needed_match(ask: Ask) -> str:
+    """The `If-Match` of a change that must name what was seen."""
+    header = ask.header("if-match")
+    if header is None:
+        raise Problem(428, "etag_needed", "say with If-Match which state you saw, or send `*`")
+    return header
 
 
 def _names(header: str | None, tag: str) -> bool:

@@ -15,7 +15,7 @@ _MOST_BYTES = 64 * 1024
 
 
 class Audits(Base):
-    """Keeps `holdfast.store.Audits`."""
+    """Keeps `holdfast.archive.Audits`."""
 
     async def note(
         self,

@@ -14,7 +14,7 @@ __all__ = ["Keys"]
 
 
 class Keys(Base):
-    """Keeps `holdfast.store.Keys`."""
+    """Keeps `holdfast.archive.Keys`."""
 
     async def add_key(
         self,

@@ -16,7 +16,7 @@ _LONGEST = 8000  # characters of one line
 
 
 class Logs(Base):
-    """Keeps `holdfast.store.Logs`."""
+    """Keeps `holdfast.archive.Logs`."""
 
     async def log(self, lease: Lease, lines: Sequence[LogLine]) -> None:
         if not lines:

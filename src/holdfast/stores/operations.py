@@ -19,7 +19,7 @@ __all__ = ["Operations"]
 
 
 class Operations(Base):
-    """Keeps `holdfast.store.Operations`."""
+    """Keeps `holdfast.archive.Operations`."""
 
     async def start_operation(
         self,

@@ -14,7 +14,7 @@ KEPT = timedelta(days=1)
 
 
 class Requests(Base):
-    """Keeps `holdfast.store.Requests`."""
+    """Keeps `holdfast.archive.Requests`."""
 
     async def begin_request(
         self,

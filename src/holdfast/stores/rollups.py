@@ -13,7 +13,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Rollups(Following):
-    """Keeps `holdfast.store.Rollups`."""
+    """Keeps `holdfast.archive.Rollups`."""
 
     async def roll_up(self, batch: int = 5000) -> int:
         mark: int | None = await self._value("rolled_up")

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.audits import Audits
 from holdfast.stores.driver import Driver
+from holdfast.stores.editing import Edits
 from holdfast.stores.flows import Flows
 from holdfast.stores.keys import Keys
 from holdfast.stores.logs import Logs
@@ -15,13 +16,12 @@ from holdfast.stores.requests import Requests
 from holdfast.stores.rollups import Rollups
 from holdfast.stores.steering import Steering
 from holdfast.stores.upkeep import Upkeep
-from holdfast.stores.views import Views
 from holdfast.tasks.names import check_name
 
 __all__ = ["SqlStore"]
 
 
-class SqlStore(Upkeep, Flows, Steering, Views, Keys, Audits, Requests, Logs, Operations, Rollups):
+class SqlStore(Upkeep, Flows, Steering, Edits, Keys, Audits, Requests, Logs, Operations, Rollups):
     """Keeps `holdfast.store.Store`."""
 
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:

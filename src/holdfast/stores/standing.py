@@ -15,7 +15,7 @@ _OCCUPANTS = 10
 
 
 class Standings(Base):
-    """Keeps `holdfast.store.Views.standing`."""
+    """Keeps `holdfast.steering.Views.standing`."""
 
     async def standing(self, task: UUID) -> Standing:
         for (

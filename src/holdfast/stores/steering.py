@@ -16,7 +16,7 @@ MOST_AT_ONCE = 10_000
 
 
 class Steering(Base):
-    """Keeps `holdfast.store.Steering`."""
+    """Keeps `holdfast.steering.Steering`."""
 
     async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
         ids = _bounded(tasks)

@@ -8,8 +8,6 @@ from uuid import UUID
 from holdfast.answers import (
     DeadLetterGroup,
     Ending,
-    Event,
-    EventPage,
     LeaseView,
     Page,
     QueueLoad,
@@ -19,7 +17,7 @@ from holdfast.answers import (
 )
 from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.stores.base import check_limit, failure_of
-from holdfast.stores.following import Following, first_gap
+from holdfast.stores.following import Following
 from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
 from holdfast.stores.standing import Standings
 from holdfast.stores.steering import MOST_AT_ONCE
@@ -30,11 +28,11 @@ from holdfast.tasks.task import Attempt, Task, TaskStatus
 __all__ = ["CAP", "Views"]
 
 CAP = 10_000  # counts of one queue stop here
-_SCAN = 1000  # events that are looked through for those of one tenant
+_SLACK = timedelta(hours=1)  # by which a clock may have been set back
 
 
 class Views(Standings, Following):
-    """Keeps `holdfast.store.Views`."""
+    """Keeps `holdfast.steering.Views`."""
 
     async def get(self, task: UUID) -> Task:
         for row in await self._call("get", ids=[task]):
@@ -90,22 +88,6 @@ class Views(Standings, Following):
                 return await self._page(filter, ids, write_cursor(stage, rows[-1]))
             stage, position = stage_after(stage)
         return await self._page(filter, ids, None)
-
-    async def events(
-        self, after: int = 0, limit: int = 500, *, tenant: str | None = None
-    ) -> EventPage:
-        check_limit(limit)
-        scan = limit if tenant is None else _SCAN
-        found = await self._events(after, scan)
-        numbers = [event.seq for event in found]
-        last = await self._settled_up_to(after, numbers)
-        if first_gap(after, numbers) is not None:
-            found = await self._events(after, scan)
-        events = [e for e in found if e.seq <= last and tenant in (None, e.tenant)]
-        if len(events) > limit:
-            events = events[:limit]
-            last = events[-1].seq
-        return EventPage(events, last)
 
     async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
         return [
@@ -219,29 +201,9 @@ class Views(Standings, Following):
         if not ids:
             return Page(tasks=[], next=None)
         tasks = {row[0]: self._task(row) for row in await self._call("get", ids=ids)}
-        found = (tasks[id] for id in ids if id in tasks)
-        return Page(tasks=[task for task in found if _matches(filter, task)], next=next)
-
-    async def _events(self, after: int, limit: int) -> list[Event]:
-        return [
-            Event(
-                seq=seq,
-                kind=kind,
-                task=self._driver.uuid(id),
-                fence=fence,
-                worker=worker,
-                by=by,
-                at=self._at(at),
-                error=error,
-                verb=verb,
-                type=type,
-                queue=queue,
-                tenant=tenant,
-            )
-            for (
-                seq, kind, id, fence, worker, by, at, error, verb, type, queue, tenant,
-            ) in await self._call("events", after=after, limit=limit)
-        ]  # fmt: skip
+        found = [tasks[id] for id in ids if id in tasks]
+        meant = [task for task in found if _matches(filter, task) and _fits(filter, task)]
+        return Page(tasks=meant, next=None if _is_past(filter, found) else next)
 
     def _task(self, row: Sequence[Any]) -> Task:
         uuid, instant = self._driver.uuid, self._driver.instant
@@ -265,11 +227,13 @@ class Views(Standings, Following):
             lease_timeout=instant(row[16]),
             created_at=self._at(row[17]),
             run_at=instant(row[18]),
-            started_at=instant(row[19]),
-            finished_at=instant(row[20]),
-            progress=row[21],
-            progress_message=row[22],
-            last_error=row[23],
+            expires_at=instant(row[19]),
+            started_at=instant(row[20]),
+            finished_at=instant(row[21]),
+            progress=row[22],
+            progress_message=row[23],
+            last_error=row[24],
+            last_error_type=row[25],
         )
 
 
@@ -280,3 +244,26 @@ def _matches(filter: TaskFilter, lane: Lane | Task) -> bool:
         and filter.tenant in (None, lane.tenant)
         and (filter.tag is None or filter.tag in lane.tags)
     )
+
+
+def _fits(filter: TaskFilter, task: Task) -> bool:
+    """What no index knows."""
+    text, error = filter.error, task.last_error or ""
+    return (
+        filter.error_type in (None, task.last_error_type)
+        and (text is None or text.lower() in error.lower())
+        and _within(filter.created_after, task.created_at, filter.created_before)
+        and _within(filter.ended_after, task.finished_at, filter.ended_before)
+    )
+
+
+def _within(after: datetime | None, at: datetime | None, before: datetime | None) -> bool:
+    if at is None:
+        return after is None and before is None
+    return (after is None or at >= after) and (before is None or at < before)
+
+
+def _is_past(filter: TaskFilter, page: Sequence[Task]) -> bool:
+    """Whether all that follows ended even earlier: lists of one end have the newest first."""
+    last = page[-1].finished_at if page and filter.status else None
+    return bool(filter.ended_after and last and last < filter.ended_after - _SLACK)

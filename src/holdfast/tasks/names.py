@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.errors import InvalidInput
 
@@ -13,6 +13,8 @@ __all__ = [
     "check_labels",
     "check_name",
     "check_priority",
+    "check_run_at",
+    "check_tries",
     "check_type",
 ]
 
@@ -69,6 +71,25 @@ def check_priority(priority: int) -> int:
             f"priority must be a whole number from {low} to {high}, got {priority!r:.80}"
         )
     return priority
+
+
+def check_tries(tries: int) -> int:
+    """How often a task is tried at most."""
+    if not (type(tries) is int and 1 <= tries <= 32_000):
+        raise InvalidInput(f"max_tries must be a whole number from 1 to 32000, got {tries!r:.80}")
+    return tries
+
+
+def check_run_at(run_at: datetime, delay: timedelta | None) -> datetime:
+    """When a task is due, where no delay says so."""
+    if delay is not None or run_at.tzinfo is None:
+        raise InvalidInput(
+            "run_at must be a datetime with a time zone, and comes instead of a delay; "
+            f"got run_at={run_at!r}, delay={delay!r}"
+        )
+    if run_at.year > 9000:
+        raise InvalidInput(f"run_at must lie before the year 9001, got {run_at}")
+    return run_at
 
 
 def check_delay(what: str, delay: timedelta) -> timedelta:

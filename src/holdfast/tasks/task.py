@@ -16,6 +16,8 @@ from holdfast.tasks.names import (
     check_labels,
     check_name,
     check_priority,
+    check_run_at,
+    check_tries,
     check_type,
 )
 from holdfast.tasks.payload import check_payload
@@ -88,19 +90,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             check_delay("delay", self.delay)
         if self.expires is not None:
             check_delay("expires", self.expires)
-        if self.run_at is not None and (self.delay is not None or self.run_at.tzinfo is None):
-            raise InvalidInput(
-                "run_at must be a datetime with a time zone, and comes instead of a delay; "
-                f"got run_at={self.run_at!r}, delay={self.delay!r}"
-            )
-        if self.run_at is not None and self.run_at.year > 9000:
-            raise InvalidInput(f"run_at must lie before the year 9001, got {self.run_at}")
-        if self.max_tries is not None and not (
-            type(self.max_tries) is int and 1 <= self.max_tries <= 32_000
-        ):
-            raise InvalidInput(
-                f"max_tries must be a whole number from 1 to 32000, got {self.max_tries!r:.80}"
-            )
+        if self.run_at is not None:
+            check_run_at(self.run_at, self.delay)
+        if self.max_tries is not None:
+            check_tries(self.max_tries)
         if self.key is not None:
             check_key("idempotency key", self.key)
         if self.unique not in ("while_kept", "while_pending"):
@@ -218,11 +211,24 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lease_timeout: datetime | None
     created_at: datetime
     run_at: datetime | None
+    expires_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     progress: float | None
     progress_message: str | None
     last_error: str | None
+    last_error_type: str | None
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(
+            queue=self.queue,
+            type=self.type,
+            version=self.version,
+            tags=self.tags,
+            requires=self.requires,
+            tenant=self.tenant,
+        )
 
 
 def plain(text: str, most: int) -> str:

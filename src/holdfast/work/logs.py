@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from holdfast.archive import Logs
 from holdfast.context import entered
 from holdfast.errors import LeaseLost, StoreUnreachable
 from holdfast.records import LogLine
-from holdfast.store import Logs
 from holdfast.tasks.task import Lease
 from holdfast.work.holding import Holding
 

@@ -4,6 +4,7 @@ from holdfast.http.routes.claims import routes as claims
 from holdfast.http.routes.dead_letters import routes as dead_letters
 from holdfast.http.routes.events import routes as events
 from holdfast.http.routes.flows import routes as flows
+from holdfast.http.routes.history import routes as history
 from holdfast.http.routes.ingest import routes as ingest
 from holdfast.http.routes.keys import routes as keys
 from holdfast.http.routes.leases import routes as leases
@@ -29,6 +30,7 @@ ALL = [
     dead_letters,
     flows,
     events,
+    history,
     stats,
     series,
     operations,

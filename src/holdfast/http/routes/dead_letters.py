@@ -8,7 +8,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from holdfast.desk.shapes import Changed, DeadLetterGroupView, TaskPage
-from holdfast.http.fields import MAX_BATCH, Cursor, Label, Limit
+from holdfast.http.fields import MAX_BATCH, Cursor, ErrorText, Instant, Label, Limit
 from holdfast.http.rendering import Listed, json
 from holdfast.http.routes.tasks import TaskFilter, listed
 from holdfast.http.routing import Ask, Routes
@@ -21,6 +21,10 @@ routes = Routes("dead letters")
 class Letters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: Label | None = None
     type: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    error: ErrorText | None = None
+    error_type: Label | None = None
+    ended_after: Instant | None = None
+    ended_before: Instant | None = None
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -38,17 +42,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 @routes.get("/v1/dead-letters", scope="tasks:read", query=Letters, answers={200: TaskPage})
 async def list_dead_letters(ask: Ask) -> Response:
     """Tasks that failed for good, newest first."""
-    wanted: Letters = ask.query
-    return await listed(
-        ask,
-        TaskFilter(
-            status="failed",
-            queue=wanted.queue,
-            type=wanted.type,
-            cursor=wanted.cursor,
-            limit=wanted.limit,
-        ),
-    )
+    return await listed(ask, TaskFilter(status="failed", **msgspec.structs.asdict(ask.query)))
 
 
 @routes.get(

@@ -1,10 +1,12 @@
 """Durable functions: what is recorded of them, and signals to them."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
+from holdfast.desk.graph import DEEPEST, DEPTH, FlowGraph
 from holdfast.desk.shapes import FlowView
 from holdfast.http.problems import Problem
 from holdfast.http.rendering import json
@@ -27,10 +29,26 @@ class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     payload: Any = None
 
 
+class Depth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    depth: Annotated[int, Meta(ge=1, le=DEEPEST, description="How many levels.")] = DEPTH
+
+
 @routes.get("/v1/flows/{task_id}", scope="tasks:payload", answers={200: FlowView}, errors=(409,))
 async def show_flow(ask: Ask) -> Response:
     """Its journal and its children."""
     return json(await ask.desk.flow(ask.path["task_id"]))
+
+
+@routes.get(
+    "/v1/flows/{task_id}/graph",
+    scope="tasks:read",
+    query=Depth,
+    answers={200: FlowGraph},
+    errors=(409,),
+)
+async def show_graph(ask: Ask) -> Response:
+    """It, what it called, what that called, and so on: tasks, and who asked for whom."""
+    return json(await ask.desk.graph(ask.path["task_id"], depth=ask.query.depth))
 
 
 @routes.get(

@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from holdfast.desk.papers import AuditPage, KeyView, KeyWish, NewKey
-from holdfast.http.fields import Limit
+from holdfast.desk.papers import AuditPage, AuditQuery, KeyView, KeyWish, NewKey
+from holdfast.http.fields import Instant, Label, Limit
 from holdfast.http.rendering import Listed, json
 from holdfast.http.routing import Ask, Routes
 
@@ -16,7 +16,18 @@ __all__ = ["routes"]
 routes = Routes("keys")
 
 
-class Older(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    actor: Label | None = None
+    verb: (
+        Annotated[
+            str, Meta(min_length=1, max_length=200, description="`task.cancel`, or `task.*`.")
+        ]
+        | None
+    ) = None
+    subject: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    tenant_id: Label | None = None
+    since: Instant | None = None
+    until: Instant | None = None
     before: (
         Annotated[int, Meta(ge=0, le=2**63 - 1, description="`next_before` of the page before.")]
         | None
@@ -48,7 +59,8 @@ async def revoke_key(ask: Ask) -> Response:
     return json(await ask.desk.revoke_key(ask.path["key_id"]))
 
 
-@routes.get("/v1/audit", scope="admin", query=Older, answers={200: AuditPage})
+@routes.get("/v1/audit", scope="admin", query=Records, answers={200: AuditPage})
 async def list_audit(ask: Ask) -> Response:
-    """Who changed what, newest first."""
-    return json(await ask.desk.audits(before=ask.query.before, limit=ask.query.limit))
+    """Who changed what, newest first. A page may be short where older ones follow: go by
+    `next_before`."""
+    return json(await ask.desk.audits(AuditQuery(**msgspec.structs.asdict(ask.query))))

@@ -1,12 +1,17 @@
 """The same done to many tasks: looked at first, paced, and stopped when somebody says so."""
 
+from typing import Annotated
+from uuid import UUID
+
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from holdfast.desk.papers import OperationView, OperationWish
 from holdfast.http.fields import Limit
 from holdfast.http.rendering import Listed, json
 from holdfast.http.routing import Ask, Routes
+from holdfast.http.waiting import PREFER, Waiting, patience
 
 __all__ = ["routes"]
 
@@ -14,6 +19,7 @@ routes = Routes("operations")
 
 
 class Recent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    before: Annotated[UUID, Meta(description="Only older ones than this.")] | None = None
     limit: Limit = 50
 
 
@@ -37,13 +43,23 @@ async def start_operation(ask: Ask) -> Response:
 )
 async def list_operations(ask: Ask) -> Response:
     """The newest first."""
-    return json(Listed(data=await ask.desk.operations(ask.query.limit)))
+    wanted: Recent = ask.query
+    found = await ask.desk.operations(before=wanted.before, limit=wanted.limit)
+    return json(Listed(data=found))
 
 
-@routes.get("/v1/operations/{operation_id}", scope="tasks:read", answers={200: OperationView})
+@routes.get(
+    "/v1/operations/{operation_id}",
+    scope="tasks:read",
+    query=Waiting,
+    answers={200: OperationView},
+    headers=PREFER,
+)
 async def show_operation(ask: Ask) -> Response:
-    """How far it is."""
-    return json(await ask.desk.operation(ask.path["operation_id"]))
+    """How far it is; with `wait`, once it has ended or the time is over."""
+    seconds, headers = patience(ask)
+    found = await ask.desk.operation(ask.path["operation_id"], wait=seconds)
+    return json(found, headers=headers)
 
 
 @routes.post(

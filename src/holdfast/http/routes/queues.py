@@ -1,13 +1,11 @@
 """Queues: numbers, what holds them back, pause and resume."""
 
-from typing import Any
-
 import msgspec
 from starlette.responses import Response
 
 from holdfast.desk.shapes import QueueView, WhyView
 from holdfast.http.problems import Problem
-from holdfast.http.rendering import Listed, fresh, json, matches
+from holdfast.http.rendering import Listed, fresh, json, matches, needed_match, tag_of
 from holdfast.http.routing import Ask, Routes
 
 __all__ = ["routes"]
@@ -57,8 +55,7 @@ async def explain_queue(ask: Ask) -> Response:
 )
 async def change_queue(ask: Ask) -> Response:
     """Pause or resume it, if it is still as you saw it."""
-    if ask.header("if-match") is None:
-        raise Problem(428, "etag_needed", "say with If-Match which state you saw, or send `*`")
+    needed_match(ask)
     await _check_match(ask)
     change = ask.desk.pause if ask.body.paused else ask.desk.resume
     return _shown(ask, await change(ask.path["queue"]))
@@ -92,17 +89,17 @@ async def resume_queue(ask: Ask) -> Response:
     return _shown(ask, await ask.desk.resume(ask.path["queue"]))
 
 
-def _settings(view: QueueView) -> dict[str, Any]:
-    return {"queue": view.queue, "paused": view.paused}
+def _revision(view: QueueView) -> str:
+    return tag_of(msgspec.json.encode([view.queue, view.paused]))
 
 
 def _shown(ask: Ask, view: QueueView) -> Response:
-    return fresh(ask, view, _settings(view))
+    return fresh(ask, view, _revision(view))
 
 
 async def _check_match(ask: Ask) -> None:
     header = ask.header("if-match")
     if header is None:
         return
-    if not matches(header, _settings(await ask.desk.queue(ask.path["queue"]))):
+    if not matches(header, _revision(await ask.desk.queue(ask.path["queue"]))):
         raise Problem(412, "changed_meanwhile", "the queue has changed; look at it again")

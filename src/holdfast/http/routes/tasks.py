@@ -1,6 +1,5 @@
 """Tasks: make, list, look at, steer."""
 
-import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -18,22 +17,22 @@ from holdfast.desk.shapes import (
     Changed,
     NewTask,
     ResultView,
+    TaskEdit,
     TaskPage,
     TaskQuery,
     TaskView,
     WhyView,
 )
-from holdfast.http.fields import LONGEST_WAIT, MAX_BATCH, Cursor, Label, Limit, Wait
+from holdfast.http.fields import MAX_BATCH, Cursor, ErrorText, Instant, Label, Limit
 from holdfast.http.problems import Problem, wrong_parameter
-from holdfast.http.rendering import Listed, fresh, json
+from holdfast.http.rendering import Listed, fresh, json, matches, needed_match
 from holdfast.http.routing import Ask, Routes
+from holdfast.http.waiting import PREFER, Waiting, patience
 
 __all__ = ["routes"]
 
 routes = Routes("tasks")
 Status = Literal["pending", "running", "waiting", "done", "failed", "cancelled"]
-_WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})\b")
-_PREFER = {"Prefer": "`wait=30` waits so many seconds for the task's end."}
 _IF_NONE = {"If-None-Match": "An ETag: 304 where nothing has changed."}
 _KEY = {
     "Idempotency-Key": "Twice the same is made once: the task's `idempotency_key`, where the body "
@@ -47,12 +46,14 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     type: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
     tag: Label | None = None
     tenant_id: Label | None = None
+    error: ErrorText | None = None
+    error_type: Label | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    ended_after: Instant | None = None
+    ended_before: Instant | None = None
     cursor: Cursor | None = None
     limit: Limit = 50
-
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    wait: Wait = 0.0
 
 
 class LogPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,15 +133,9 @@ async def list_tasks(ask: Ask) -> Response:
 async def listed(ask: Ask, wanted: TaskFilter) -> Response:
     filter = msgspec.structs.replace(wanted, cursor=None, limit=0)
     cursors, tenant, place = ask.house.cursors, ask.caller.tenant, wanted.cursor
-    query = TaskQuery(
-        status=wanted.status,
-        queue=wanted.queue,
-        type=wanted.type,
-        tag=wanted.tag,
-        tenant_id=wanted.tenant_id,
-        cursor=None if place is None else cursors.take(place, tenant, filter),
-        limit=wanted.limit,
-    )
+    asked = msgspec.structs.asdict(wanted)
+    asked["cursor"] = None if place is None else cursors.take(place, tenant, filter)
+    query = TaskQuery(**asked)
     page = await ask.desk.tasks(query)
     if page.next_cursor is None:
         return json(page)
@@ -157,14 +152,35 @@ async def listed(ask: Ask, wanted: TaskFilter) -> Response:
     query=Waiting,
     answers={200: TaskView, 304: None},
     errors=(409,),
-    headers=_PREFER | _IF_NONE,
+    headers=PREFER | _IF_NONE,
 )
 async def show_task(ask: Ask) -> Response:
     """One task; with `wait`, once it has ended or the time is over."""
-    seconds, headers = _patience(ask)
+    seconds, headers = patience(ask)
     if seconds:
         await ask.desk.result(ask.path["task_id"], wait=seconds)
-    return fresh(ask, await ask.desk.task(ask.path["task_id"]), headers=headers)
+    found = await ask.desk.task(ask.path["task_id"])
+    return fresh(ask, found, found.revision, headers)
+
+
+@routes.patch(
+    "/v1/tasks/{task_id}",
+    scope="tasks:control",
+    body=TaskEdit,
+    answers={200: TaskView},
+    errors=(409, 412, 428),
+    headers={"If-Match": "The ETag that you saw, or `*`. Needed."},
+)
+async def edit_task(ask: Ask) -> Response:
+    """Change what has not begun, if it is still as you saw it. 409: it runs, or has ended."""
+    header, id = needed_match(ask), ask.path["task_id"]
+    revision = None
+    if header.strip() != "*":
+        revision = (await ask.desk.task(id)).revision
+        if not matches(header, revision):
+            raise Problem(412, "changed_meanwhile", "the task has changed; look at it again")
+    changed = await ask.desk.edit(id, ask.body, revision=revision)
+    return fresh(ask, changed, changed.revision)
 
 
 @routes.get(
@@ -173,11 +189,11 @@ async def show_task(ask: Ask) -> Response:
     query=Waiting,
     answers={200: ResultView, 202: ResultView},
     errors=(409,),
-    headers=_PREFER,
+    headers=PREFER,
 )
 async def show_result(ask: Ask) -> Response:
     """How it ended, with its result or its error. 202: it has not."""
-    seconds, headers = _patience(ask)
+    seconds, headers = patience(ask)
     found = await ask.desk.result(ask.path["task_id"], wait=seconds)
     ended = found.status in ("done", "failed", "cancelled")
     return json(found, 200 if ended else 202, headers)
@@ -259,12 +275,3 @@ def _moved(changed: Changed, otherwise: str) -> Response:
     if not changed.changed:
         raise Problem(409, "not_possible", f"nothing was changed: {otherwise}")
     return json(changed)
-
-
-def _patience(ask: Ask) -> tuple[float, dict[str, str]]:
-    """By the parameter, or by what the caller prefers."""
-    found = _WAIT.search(ask.header("prefer") or "")
-    if ask.query.wait or found is None:
-        return ask.query.wait, {}
-    seconds = min(int(found[1]), int(LONGEST_WAIT))
-    return float(seconds), {"Preference-Applied": f"wait={seconds}"}

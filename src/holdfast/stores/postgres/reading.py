@@ -6,7 +6,7 @@ import asyncpg
 
 from holdfast.errors import InvalidInput, ReadOnly, StoreError
 from holdfast.stores.driver import Row
-from holdfast.stores.reading import MOST_ROWS, check_reads, check_rows, took_too_long
+from holdfast.stores.reading import Answer, check_reads, took_too_long
 
 __all__ = ["query"]
 
@@ -41,19 +41,21 @@ async def query(
         problem = took_too_long(within) if loop.time() >= over else error  # or by an operator
     except asyncpg.PostgresError as error:
         problem = _explained(error)
+    except InvalidInput as error:
+        problem = error
     await conn.execute(_LET_GO)
     await transaction.rollback()
     if problem:
         raise problem
-    check_rows(len(rows))
     return columns, rows
 
 
 async def _ask(conn: asyncpg.Connection, sql: str) -> tuple[list[str], list[Row]]:
     statement = await conn.prepare(sql)
-    cursor = await statement.cursor()
-    rows = await cursor.fetch(MOST_ROWS + 1)
-    return [column.name for column in statement.get_attributes()], [tuple(row) for row in rows]
+    cursor, answer = await statement.cursor(), Answer()
+    while rows := await cursor.fetch(answer.next):
+        answer.add([tuple(row) for row in rows])
+    return [column.name for column in statement.get_attributes()], answer.rows
 
 
 def _explained(error: asyncpg.PostgresError) -> Exception:

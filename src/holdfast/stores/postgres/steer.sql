@@ -23,6 +23,12 @@ from holdfast.withdraw(:ids, :state, :error_type, :error)
 -- name: retry
 select holdfast.retry(:ids)
 
+-- name: edit
+select holdfast.edit(
+  :id, :seen_lane, :seen_np, :seen_max_tries, :seen_expires_at, :seen_run_at,
+  :lane, :np, :max_tries, :new_expiry, :expires, :new_time, :delay, :run_at
+)
+
 -- name: discard
 select holdfast.forget(array(select o.id from holdfast.outcome o where o.id = any (:ids) and o.state = 'failed'))
 

@@ -2,7 +2,7 @@
 select
   t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
   t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
-  t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error
+  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type
 from holdfast.tasks t
 where t.id = any (:ids)
 order by t.id desc
@@ -169,6 +169,37 @@ from (
 left join holdfast.task t on t.id = any (array[x.id])
 left join holdfast.lane l on l.id = any (array[t.lane])
 order by x.seq
+
+-- name: task_events
+select x.seq, x.kind, x.id, x.fence, x.worker, x.ended_by, x.at, x.error, x.verb, l.type, l.queue, l.tenant
+from (
+  select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
+  from holdfast.outcome o
+  where o.id = :id
+  union all
+  select a.seq, a.ended, a.id, a.fence, a.worker, a.ended_by, a.ended_at, a.error, null
+  from holdfast.attempt a
+  where a.id = :id
+  union all
+  select r.seq, 'refused', r.id, r.fence, null, null, r.at, null, r.verb
+  from holdfast.refusal r
+  where r.id = :id
+) x
+left join holdfast.task t on t.id = x.id
+left join holdfast.lane l on l.id = t.lane
+where x.seq > :after
+order by x.seq
+limit :limit
+
+-- name: newest_event
+select greatest(
+  0,
+  (select o.seq from holdfast.outcome o where o.state = 'done' order by o.seq desc limit 1),
+  (select o.seq from holdfast.outcome o where o.state = 'failed' and o.state <> 'done' order by o.seq desc limit 1),
+  (select o.seq from holdfast.outcome o where o.state = 'cancelled' and o.state <> 'done' order by o.seq desc limit 1),
+  (select a.seq from holdfast.attempt a order by a.seq desc limit 1),
+  (select r.seq from holdfast.refusal r order by r.seq desc limit 1)
+)
 
 -- name: writers
 select l.virtualtransaction

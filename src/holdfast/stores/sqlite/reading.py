@@ -7,7 +7,7 @@ import apsw
 from holdfast.clock import SystemClock
 from holdfast.errors import InvalidInput, ReadOnly, StoreError
 from holdfast.stores.driver import Row
-from holdfast.stores.reading import MOST_ROWS, check_reads, check_rows, took_too_long
+from holdfast.stores.reading import MOST_BYTES, Answer, check_reads, too_large, took_too_long
 
 __all__ = ["Patience", "query"]
 
@@ -49,25 +49,27 @@ def query(conn: apsw.Connection, sql: str, patience: Patience) -> tuple[list[str
 
     cursor.exec_trace = only_reads
     conn.pragma("query_only", True)  # some functions write although their statement only reads
+    longest = conn.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_BYTES)
     patience.begin()
     conn.set_progress_handler(patience.is_over, _STEPS)
     try:
         rows = _rows(cursor, sql)
     except apsw.InterruptError:
         raise patience.error() from None
+    except apsw.TooBigError:
+        raise too_large() from None
     except (apsw.SQLError, apsw.IncompleteExecutionError) as error:
         raise InvalidInput(f"SQLite refuses this query: {error}") from None
     finally:
         conn.set_progress_handler(None)
+        conn.limit(apsw.SQLITE_LIMIT_LENGTH, longest)
         cursor.close(True)
         conn.pragma("query_only", False)
     return columns, rows
 
 
 def _rows(cursor: apsw.Cursor, sql: str) -> list[Row]:
-    rows: list[Row] = []
+    answer = Answer()
     for row in cursor.execute(sql):
-        rows.append(row)
-        if len(rows) > MOST_ROWS:
-            check_rows(len(rows))
-    return rows
+        answer.add([row])
+    return answer.rows

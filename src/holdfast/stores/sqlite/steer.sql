@@ -90,6 +90,34 @@ select l.id
 from later l
 where l.id = :id and (l.waiting is null or l.waiting like 'parked:%')
 
+-- name: edit.seen
+select
+  t.lane, t.np, t.max_tries, t.expires_at, t.run_at, t.created_at, t.concurrency_key, la.pool,
+  t.cancel_requested or coalesce(t.expires_at <= :now, 0)
+from task t
+join lane la on la.id = t.lane
+where t.id = :id
+
+-- name: edit.later
+select null, w.fence, w.tries, w.alone, w.child, w.key, w.run_at
+from later w
+where w.id = :id and w.waiting is null
+
+-- name: edit.blocked
+select b.seq, b.fence, b.tries, b.alone, b.child, b.key, null
+from blocked b
+where b.pool = :pool and b.key = :key and b.np = :np and b.id = :id
+
+-- name: edit.ready
+select r.seq, r.fence, r.tries, r.alone, r.child, r.key, null
+from ready r
+where r.lane = :lane and r.np = :np and r.id = :id
+
+-- name: edit.task
+update task
+set lane = :lane, np = :np, max_tries = :max_tries, run_at = :run_at, expires_at = :expires_at
+where id = :id
+
 -- name: discard.failed
 select o.id
 from outcome o

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.stores.driver import Row
 from holdfast.stores.sqlite.procedures import (
     claim,
+    edit,
     enqueue,
     flow,
     keys,
@@ -134,6 +135,7 @@ VERBS: dict[str, Verb] = {
     "open_descendants": _procedure(steer.open_descendants, writes=False),
     "withdraw": _procedure(steer.withdraw),
     "retry": _procedure(steer.retry),
+    "edit": _procedure(edit.edit),
     "discard": _procedure(upkeep.discard),
     "pause": _procedure(steer.pause),
     "request_drain": _statement("request_drain", writes=True),
@@ -152,6 +154,8 @@ VERBS: dict[str, Verb] = {
     "list_running": _statement("list_running", {0: _uuid}, page=True),
     "list_ended": _procedure(views.list_ended, page=True),
     "events": _procedure(views.events, page=True),
+    "task_events": _statement("task_events", page=True),
+    "newest_event": _statement("newest_event"),
     "writers": _procedure(views.writers, page=True),
     "queue_loads": _procedure(views.queue_loads, page=True),
     "leases": _statement("leases", page=True),

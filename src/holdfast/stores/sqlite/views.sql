@@ -2,7 +2,7 @@
 select
   t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
   t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
-  t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error
+  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type
 from task_state t
 where t.id = :id
 
@@ -126,6 +126,34 @@ left join lane l on l.id = t.lane
 where r.seq > :after
 order by r.seq
 limit :limit
+
+-- name: task_events
+select x.seq, x.kind, x.id, x.fence, x.worker, x.ended_by, x.at, x.error, x.verb, l.type, l.queue, l.tenant
+from (
+  select o.seq, o.state as kind, o.id, o.fence, o.worker, o.ended_by, o.finished_at as at, o.error, null as verb
+  from outcome o
+  where o.id = :id
+  union all
+  select a.seq, a.ended, a.id, a.fence, a.worker, a.ended_by, a.ended_at, a.error, null
+  from attempt a
+  where a.id = :id
+  union all
+  select r.seq, 'refused', r.id, r.fence, null, null, r.at, null, r.verb
+  from refusal r
+  where r.id = :id
+) x
+left join task t on t.id = x.id
+left join lane l on l.id = t.lane
+where x.seq > :after
+order by x.seq
+limit :limit
+
+-- name: newest_event
+select max(
+  coalesce((select max(o.seq) from outcome o), 0),
+  coalesce((select max(a.seq) from attempt a), 0),
+  coalesce((select max(r.seq) from refusal r), 0)
+)
 
 -- Numbers of the queues, each from at most cap rows: what is ready of each queue, and what is
 -- blocked, later or failed of all of them together.

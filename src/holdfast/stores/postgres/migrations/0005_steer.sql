@@ -222,6 +222,114 @@ begin
 end $$;
 
 
+-- Changes a task that has not begun, where it still is as it was seen. First its row: a cancel came before
+-- and is seen, or waits. Then its expiry, as forget does. Then its place, later first and ready last, as
+-- withdraw does: whoever finds it nowhere comes too late. Only a new place costs it its turn.
+-- begun: it runs, has ended, or is about to; changed: it is not as it was seen.
+
+create function holdfast.edit(
+  p_id uuid,
+  p_seen_lane int, p_seen_np smallint, p_seen_max_tries smallint,
+  p_seen_expires_at timestamptz, p_seen_run_at timestamptz,
+  p_lane int, p_np smallint, p_max_tries smallint,
+  p_new_expiry boolean, p_expires float8,
+  p_new_time boolean, p_delay float8, p_run_at timestamptz
+)
+returns text
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  stamp timestamptz;
+  due timestamptz;
+  old record;
+  place record;
+  stood text := 'later';
+begin
+  perform from holdfast.task t where t.id = p_id for no key update;
+  perform from holdfast.expiry e where e.id = p_id for update;
+  perform holdfast.house(array[p_id]);
+  select t.*, l.pool into old
+  from holdfast.task t
+  join holdfast.lane l on l.id = t.lane
+  where t.id = p_id;
+
+  select w.fence, w.tries, w.alone, w.child, w.key, w.run_at into place
+  from holdfast.later w
+  where w.id = p_id and w.waiting is null
+  for update;
+  if not found then
+    stood := 'blocked';
+    select b.fence, b.tries, b.alone, b.child, b.key, null::timestamptz as run_at into place
+    from holdfast.blocked b
+    where b.pool = old.pool and b.key = old.concurrency_key and b.np = old.np and b.id = p_id
+    for update;
+  end if;
+  if not found then
+    stood := 'ready';
+    select r.fence, r.tries, r.alone, r.child, r.key, null::timestamptz as run_at into place
+    from holdfast.ready r
+    where r.lane = old.lane and r.np = old.np and r.id = p_id
+    for update;
+  end if;
+  stamp := holdfast.clock();
+  if not found or old.cancel_requested or old.expires_at <= stamp then
+    return 'begun';
+  end if;
+  if (old.lane, old.np, old.max_tries, old.expires_at, coalesce(place.run_at, old.run_at, old.created_at))
+    is distinct from (p_seen_lane, p_seen_np, p_seen_max_tries, p_seen_expires_at, p_seen_run_at)
+  then
+    return 'changed';
+  end if;
+
+  due := case
+    when not p_new_time then coalesce(place.run_at, stamp)
+    when p_run_at is not null then p_run_at
+    else stamp + make_interval(secs => p_delay)
+  end;
+  update holdfast.task t
+  set
+    lane = p_lane,
+    np = p_np,
+    max_tries = p_max_tries,
+    run_at = case when p_new_time then due else t.run_at end,
+    expires_at = case when p_new_expiry then stamp + make_interval(secs => p_expires) else t.expires_at end
+  where t.id = p_id;
+  if p_new_expiry then
+    delete from holdfast.expiry e where e.id = p_id;
+    insert into holdfast.expiry (id, expires_at)
+    select p_id, stamp + make_interval(secs => p_expires)
+    where p_expires is not null;
+  end if;
+  if p_lane = old.lane and p_np = old.np and not p_new_time then
+    return 'edited';
+  end if;
+
+  case stood
+    when 'later' then
+      delete from holdfast.later w where w.id = p_id;
+    when 'blocked' then
+      delete from holdfast.blocked b
+      where b.pool = old.pool and b.key = old.concurrency_key and b.np = old.np and b.id = p_id;
+    else
+      delete from holdfast.ready r where r.lane = old.lane and r.np = old.np and r.id = p_id;
+      insert into holdfast.nudge (pool, key, freed) select old.pool, place.key, 1 where place.key is not null;
+  end case;
+  insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key)
+  values (p_id, due, p_lane, place.fence, p_np, place.tries, place.alone, place.child, old.concurrency_key);
+  if due <= stamp then
+    perform holdfast.enter(array[p_id]);
+  end if;
+  return 'edited';
+end $$;
+
+
 -- Waiting tasks whose wakes have come. The rows are locked first; the wakes are counted by the next
 -- statement, which has a younger snapshot.
 

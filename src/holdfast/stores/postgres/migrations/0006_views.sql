@@ -31,6 +31,7 @@ select
   w.waiting as reason,
   t.created_at,
   case when w.run_at = 'infinity' then null else coalesce(w.run_at, t.run_at, t.created_at) end as run_at,
+  t.expires_at,
   coalesce(e.started_at, o.started_at) as started_at,
   o.finished_at
 from holdfast.task t

@@ -33,6 +33,7 @@ select
   w.waiting as reason,
   t.created_at,
   case when w.run_at = 9223372036854775807 then null else coalesce(w.run_at, t.run_at, t.created_at) end as run_at,
+  t.expires_at,
   coalesce(e.started_at, o.started_at) as started_at,
   o.finished_at,
   a.ended_at as last_ended_at
@@ -83,6 +84,7 @@ select
   s.reason,
   strftime('%F %T', s.created_at / 1000000, 'unixepoch') || printf('.%06d', s.created_at % 1000000) as created_at,
   strftime('%F %T', s.run_at / 1000000, 'unixepoch') || printf('.%06d', s.run_at % 1000000) as run_at,
+  strftime('%F %T', s.expires_at / 1000000, 'unixepoch') || printf('.%06d', s.expires_at % 1000000) as expires_at,
   strftime('%F %T', s.started_at / 1000000, 'unixepoch') || printf('.%06d', s.started_at % 1000000) as started_at,
   strftime('%F %T', s.finished_at / 1000000, 'unixepoch') || printf('.%06d', s.finished_at % 1000000) as finished_at
 from task_state s;

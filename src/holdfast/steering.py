@@ -1,0 +1,141 @@
+"""What a store promises to people: what they do to it, and what they ask. Kept by
+`holdfast.stores`, as the rest of `holdfast.store`."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+from uuid import UUID
+
+from holdfast.answers import (
+    Cancelling,
+    DeadLetterGroup,
+    Editing,
+    Ending,
+    EventPage,
+    LeaseView,
+    Page,
+    QueueLoad,
+    Recovery,
+    Standing,
+    TaskFilter,
+    WorkerRecord,
+)
+from holdfast.tasks.edit import Edit
+from holdfast.tasks.limits import Limit
+from holdfast.tasks.task import Attempt, Task
+
+__all__ = ["Steering", "Views"]
+
+
+class Steering(Protocol):
+    """What an operator does."""
+
+    async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
+        """`cancelled`: it will never start; `requested`: the holder is told with its heartbeat.
+        Goes down to the children."""
+        ...
+
+    async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
+        """Run now: what failed or was cancelled gets a new life, what waits for its time or was
+        parked goes ahead; answers what was moved."""
+        ...
+
+    async def edit(self, task: UUID, edit: Edit, *, seen: Task | None = None) -> Editing:
+        """Change a task that has not begun. `begun`: it runs, has ended, or was asked to cancel:
+        nothing was changed. With `seen` it is changed only where it still is so; `changed`: it is
+        not any more, be it by this very call, whose answer was lost. Raises `UnknownTask`."""
+        ...
+
+    async def discard(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
+        """Forget dead letters for good; answers what was forgotten."""
+        ...
+
+    async def pause(self, queue: str) -> None: ...
+
+    async def resume(self, queue: str) -> None: ...
+
+    async def drain(self, worker: int) -> bool:
+        """Ask a worker to drain: it hears so with its next heartbeat. False: it has stopped."""
+        ...
+
+    async def limit(
+        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
+    ) -> None:
+        """Set the limits of a function, a queue or a tenant; `Limit()` lifts them. Limits per key
+        belong to functions."""
+        ...
+
+
+class Views(Protocol):
+    """Questions that people ask. Never on the hot path, never a scan of the big tables."""
+
+    async def get(self, task: UUID) -> Task: ...
+
+    async def get_many(self, tasks: Sequence[UUID]) -> dict[UUID, Task]:
+        """Those of them that are known."""
+        ...
+
+    async def standing(self, task: UUID) -> Standing:
+        """Where a task stands and what holds it back. Raises `UnknownTask`."""
+        ...
+
+    async def attempts(self, task: UUID) -> list[Attempt]: ...
+
+    async def ending(self, task: UUID) -> Ending | None:
+        """How a task ended, with its result or error; None while it has not."""
+        ...
+
+    async def list_tasks(
+        self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> Page: ...
+
+    async def events(
+        self, after: int = 0, limit: int = 500, *, tenant: str | None = None
+    ) -> EventPage:
+        """What happened after `after`, in order, none left out: safe to resume from the last.
+
+        For one tenant a page may be short or empty and more may follow: resume from the page's
+        `last`, which is how far was read; when it stays the same, that was all.
+        """
+        ...
+
+    async def task_events(self, task: UUID, after: int = 0, limit: int = 500) -> EventPage:
+        """What happened to one task, in order. All that is there; `last` lies before the end where
+        somebody may still write a number in between: what follows it comes again then."""
+        ...
+
+    async def newest_event(self) -> int:
+        """The number of the last event; 0: there is none. None with a smaller number comes after
+        it, but from a transaction that was open for longer than a second."""
+        ...
+
+    async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
+        """All queues; or those where this tenant has been, with its own tasks only."""
+        ...
+
+    async def leases(
+        self,
+        *,
+        lapsed: bool = False,
+        older_than: timedelta | None = None,
+        tenant: str | None = None,
+        limit: int = 500,
+    ) -> list[LeaseView]:
+        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer."""
+        ...
+
+    async def workers(self) -> list[WorkerRecord]: ...
+
+    async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
+        """Attempts that were lost and taken back, newest first."""
+        ...
+
+    async def now(self) -> datetime:
+        """By the only clock that decides."""
+        ...
+
+    async def dead_letter_groups(
+        self, limit: int = 50, *, tenant: str | None = None
+    ) -> list[DeadLetterGroup]:
+        """Of the newest 10,000; for one tenant, of its own among the newest 100,000."""
+        ...
