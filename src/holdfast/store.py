@@ -19,6 +19,7 @@ from holdfast.answers import (
     DeadLetterGroup,
     Ending,
     EventPage,
+    Expired,
     Journal,
     Lanes,
     LeaseView,
@@ -235,8 +236,10 @@ class Upkeep(Protocol):
         `recover` takes it back at once. False: the attempt has ended."""
         ...
 
-    async def expire(self, batch: int = 500) -> int:
-        """End what was not started in time."""
+    async def expire(self, batch: int = 500) -> list[Expired]:
+        """End what was not started in time. Answers each dead letter that came of it once, also
+        where a claim or the holder's own settle found first that its time was over; not what was
+        recovered, which `recover` answers."""
         ...
 
     async def sweep_wakes(self, batch: int = 500) -> int:

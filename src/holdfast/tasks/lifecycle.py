@@ -45,6 +45,7 @@ __all__ = [
 _LONGEST_DETAIL = 64 * 1024
 NEVER = 1_000_000_000  # wakes: whoever waits for so many is woken by people, or a cancel, alone
 EXPIRED = Failure(type="Expired", message="not started before it expired")
+LATE = Failure(type="Expired", message="not started again before it expired")  # said by stores
 LOST = Failure(type="WorkerLost", message="its worker stopped renewing the lease")
 
 
