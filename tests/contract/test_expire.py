@@ -151,6 +151,27 @@ async def test_what_recovery_told_of_is_not_answered_again(store, clock):
     assert await store.expire() == []
 
 
+async def test_what_expires_while_it_is_recovered_is_told_by_recovery_alone(
+    store, clock, monkeypatch
+):
+    await put_one(store, expires=seconds(30))
+    await claim_one(store, lease=seconds(10))
+    await clock.advance(11)
+    call = store._call
+
+    async def slow(verb, **asked):
+        rows = await call(verb, **asked)
+        if verb == "lapsed":
+            await clock.advance(30)
+        return rows
+
+    monkeypatch.setattr(store, "_call", slow)
+    (recovered,) = await store.recover()
+    assert recovered.status is TaskStatus.FAILED
+    await clock.advance(11)
+    assert await store.expire() == []
+
+
 async def test_what_was_cancelled_before_its_time_was_over_is_not_answered(store, clock):
     id = await put_one(store, expires=seconds(30))
     await store.cancel([id])

@@ -33,7 +33,7 @@ from holdfast.flow.history import History
 from holdfast.flow.recording import Recording, surely
 from holdfast.function import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
+from holdfast.tasks.lifecycle import NEVER, Anew, Waiting
 from holdfast.tasks.task import Draft, Failure
 
 __all__ = ["TIMEOUT", "Host", "Pump", "Step", "disagreement", "one_of", "outside", "ran"]
@@ -54,7 +54,7 @@ class Host(Protocol):
     @property
     def function(self) -> Function[..., Any, Any]: ...
 
-    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
         """End the attempt: the function waits, begins anew, or could not go on."""
         ...
 

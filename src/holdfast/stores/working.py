@@ -281,19 +281,46 @@ class Working(Base):
     ) -> tuple[dict[UUID, str] | None, list[UUID]]:
         """What became of the accepted ones (None: all done), and the parents to wake."""
         ask = _asked(settlements, by, default_tries, lapsed_only)
+        if Verdict.SNOOZED in (ask["verdicts"] or ()) and (anew := _anew(settlements)):
+            return await self._settle_anew(settlements, anew, default_tries)
+        return self._settled(await self._end("settle", ask["ids"], ask))
+
+    async def _end(self, verb: str, ids: Sequence[UUID], ask: dict[str, Any]) -> Sequence[Any]:
         try:
-            rows = await self._driver.call("settle", **ask)
+            (row,) = await self._driver.call(verb, **ask)
         except MisplacedTask:
             # One bad row must not fail its batch for ever: its lease goes, and is lost.
-            await self._driver.call("repair_leases", ids=ask["ids"])
-            rows = await self._call("settle", **ask)
-        return self._settled(rows[0])
+            await self._driver.call("repair_leases", ids=ids)
+            (row,) = await self._call(verb, **ask)
+        return row
+
+    async def _settle_anew(
+        self,
+        settlements: Sequence[tuple[Lease, Settlement]],
+        anew: dict[Lease, bytes],
+        default_tries: int,
+    ) -> tuple[dict[UUID, str], list[UUID]]:
+        """Those that go on as a new run each by itself, then the others."""
+        accepted, parents = dict[UUID, str](), list[UUID]()
+        for lease, payload in anew.items():
+            ask = {"id": lease.task, "grant": lease.grant, "payload": payload}
+            row = await self._end("restart", [lease.task], {**ask, "default_tries": default_tries})
+            states, woken = self._settled(row)
+            accepted |= states or {}
+            parents += woken
+        if others := [one for one in settlements if one[0] not in anew]:
+            states, woken = await self._settle(others, "holder", default_tries)
+            accepted |= {lease.task: "done" for lease, _ in others} if states is None else states
+            parents += woken
+        return accepted, parents
 
     async def _settle_on(
         self, conn: Any, settlements: Sequence[tuple[Lease, Settlement]], default_tries: int
     ) -> frozenset[UUID]:
         """All of them, or `LeaseLost`. What this lease settled before is lost to it as well: the
         rows that go with it were written then, and must not be written again."""
+        if _anew(settlements):
+            raise InvalidInput("a new run begins in a transaction of its own, not in a caller's")
         ask = _asked(settlements, "holder", default_tries, lapsed_only=False)
         try:
             rows = await self._driver.call_on(conn, "settle", **ask)
@@ -349,6 +376,10 @@ def _left_out(
     if accepted is None:
         return []
     return [lease for lease, _ in settlements if lease.task not in accepted]
+
+
+def _anew(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[Lease, bytes]:
+    return {lease: s.payload for lease, s in settlements if s.payload is not None}
 
 
 def _waiting(settlements: Sequence[tuple[Lease, Settlement]]) -> list[UUID]:

@@ -21,13 +21,13 @@ from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     NEVER,
+    Anew,
     Cancelled,
     Errored,
     Facts,
     HandedBack,
     Outcome,
     Settlement,
-    Snoozed,
     Verdict,
     Waiting,
     done,
@@ -126,7 +126,7 @@ class Attempt:
     began: Flowing | None = None
     orphans: Sequence[UUID] = ()  # children that nobody waits for any more
     _journal: Journal | None = None
-    _waiting: Waiting | Snoozed | None = None
+    _waiting: Waiting | Anew | None = None
     _fault: BaseException | None = None
     _hidden: frozenset[str] | None = None
 
@@ -251,11 +251,11 @@ class Attempt:
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
 
-    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""
         if self.why is not None:
             return
-        if isinstance(reason, Waiting | Snoozed):
+        if isinstance(reason, Waiting | Anew):
             self._waiting = reason
             self.stop(Why.WAITS)
         elif isinstance(reason, LeaseLost):
@@ -334,7 +334,7 @@ class Attempt:
         except Exception:
             logger.exception("task %s: its journal could not be finished", self.context.task_id)
         orphans = await flow.close()
-        if settlement and (settlement.verdict.final or isinstance(self._waiting, Snoozed)):
+        if settlement and (settlement.verdict.final or isinstance(self._waiting, Anew)):
             self.orphans = orphans
         return settlement
 
