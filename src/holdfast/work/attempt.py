@@ -33,7 +33,7 @@ from holdfast.tasks.lifecycle import (
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Draft, Failure
+from holdfast.tasks.task import Claimed, Draft, Failure, Lease
 from holdfast.work.adoption import Offer
 from holdfast.work.holding import Holding
 from holdfast.work.transaction import Transaction
@@ -64,6 +64,10 @@ class Site(Protocol):
     redaction: Redaction
 
     def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> "Flowing": ...
+
+    def keep_logs(self, lease: Lease) -> Awaitable[None]:
+        """Write what it said so far: once its end is written it is too late."""
+        ...
 
     def released(self, attempt: "Attempt", settlement: Settlement) -> None:
         """Its end is written already."""
@@ -195,6 +199,7 @@ class Attempt:
             raise LeaseLost("release", lease.task, [lease])
         self.ended = True
         try:
+            await self._site.keep_logs(lease)
             with self._site.holding.at_rest([lease]):
                 refused = await self._site.store.settle(
                     [(lease, settlement)], default_tries=self.context.max_tries
@@ -283,6 +288,7 @@ class Attempt:
             settlement = done(result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement
+            await self._site.keep_logs(self.claimed.lease)
             self.committed = await self._transaction.commit(settlement)
             return settlement if self.committed else None
         except BaseException as error:
