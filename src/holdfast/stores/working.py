@@ -287,12 +287,13 @@ class Working(Base):
 
     async def _end(self, verb: str, ids: Sequence[UUID], ask: dict[str, Any]) -> Sequence[Any]:
         try:
-            (row,) = await self._driver.call(verb, **ask)
+            rows = await self._driver.call(verb, **ask)
         except MisplacedTask:
             # One bad row must not fail its batch for ever: its lease goes, and is lost.
             await self._driver.call("repair_leases", ids=ids)
-            (row,) = await self._call(verb, **ask)
-        return row
+            rows = await self._call(verb, **ask)
+        answer: Sequence[Any] = rows[0]
+        return answer
 
     async def _settle_anew(
         self,

@@ -130,6 +130,7 @@ class Attempt:
     began: Flowing | None = None
     orphans: Sequence[UUID] = ()  # children that nobody waits for any more
     _journal: Journal | None = None
+    _offer: Offer | None = None  # the last one
     _waiting: Waiting | Anew | None = None
     _fault: BaseException | None = None
     _hidden: frozenset[str] | None = None
@@ -251,7 +252,8 @@ class Attempt:
             await self._site.resume(self)
 
     def offer(self, drafts: Sequence[Draft]) -> Offer | None:
-        return self._site.offer(self, drafts)
+        self._offer = self._site.offer(self, drafts)
+        return self._offer
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
@@ -284,7 +286,7 @@ class Attempt:
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
                 self._flow().check_finished()
-                self.orphans = await self._flow().close()
+                self.orphans = await self._close(self._flow())
             settlement = done(result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement
@@ -339,10 +341,16 @@ class Attempt:
             settlement = None
         except Exception:
             logger.exception("task %s: its journal could not be finished", self.context.task_id)
-        orphans = await flow.close()
+        orphans = await self._close(flow)
         if settlement and (settlement.verdict.final or isinstance(self._waiting, Anew)):
             self.orphans = orphans
         return settlement
+
+    async def _close(self, flow: Flowing) -> Sequence[UUID]:
+        """Not while children are handed over: the answer says which of them are held here."""
+        if self._offer:
+            await self._offer.heard()
+        return await flow.close()
 
     def _after(self, error: BaseException) -> Settlement | None:
         """What follows from what was raised: by the function, or by stopping it."""
