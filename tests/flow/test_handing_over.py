@@ -25,9 +25,14 @@ class Slow:
         self.written, self.answer = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
         self.children: list[UUID] = []
+        self.looks = 0  # for what a grant has brought
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._store, verb)
+
+    async def claimed(self, **asked: Any) -> Any:
+        self.looks += 1
+        return await self._store.claimed(**asked)
 
     async def record(self, *args: Any, children: Any = (), **rest: Any) -> Any:
         answer = await self._store.record(*args, children=children, **rest)
@@ -100,6 +105,7 @@ async def test_a_drain_in_the_moment_of_the_write_hands_the_children_back(
         answer_soon(family)
     await working
     assert (family.begun, bench.leases()) == ([], 0)
+    assert (family.slow.looks == 0) == answers, "who waits for the answer need not look"
     assert await ends(bench, family) == [["handed_back"]] * 3
     async with bench.worker():
         assert await task.result(timeout=60) == [0, 1, 2]
