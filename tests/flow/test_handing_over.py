@@ -1,6 +1,6 @@
-"""Children that are handed over directly, while their parent is stopped: the answer of the statement
-that writes them says which are held here, and whoever misses it looks for them. None of them waits
-for its lease to lapse, and none pays a try for it."""
+"""Children that are handed over directly, while their parent is stopped: the answer of the write says
+which of them are held here, and whoever misses it looks for them. None of them waits for its lease
+to lapse, and none pays a try for it."""
 
 import asyncio
 from typing import Any
@@ -81,7 +81,7 @@ async def family(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Family:
     monkeypatch.setattr(adoption, "_ANSWER", 0.5)
     client = await bench.app.home.client()
     slow = Slow(client.store)
-    client.store = slow  # type: ignore[assignment]
+    client.store = slow
     return Family(bench.app, slow)
 
 
