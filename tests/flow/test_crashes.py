@@ -145,7 +145,7 @@ async def test_a_crash_at_every_call_of_a_function_that_begins_anew(
 
     while runs < 100:
         runs += 1
-        task, found = await crashing.run(runs, start, after=after)
+        _, found = await crashing.run(runs, start, after=after)
         assert found == ["a", "b", "c"]
         assert crashing.doomed
         ran = [steps[runs, n] for n in range(3)]

@@ -1,6 +1,6 @@
-"""Children that are handed over directly, while their parent is stopped: the answer of the write says
-which of them are held here, and whoever misses it looks for them. None of them waits for its lease
-to lapse, and none pays a try for it."""
+"""Children that are handed over directly, while their parent is stopped: the answer of the write
+says which of them are held here, and whoever misses it looks for them. None of them waits for its
+lease to lapse, and none pays a try for it."""
 
 import asyncio
 from typing import Any
