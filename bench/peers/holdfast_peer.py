@@ -9,7 +9,10 @@ import uvloop
 from bench.peers import ledger
 from holdfast import Holdfast, durable
 
-SETTINGS = "lease 5s; fenced, with history; SQLite: synchronous FULL; PostgreSQL: NOTIFY"
+SETTINGS = (
+    "lease 5s; fenced, with history; SQLite: synchronous FULL; PostgreSQL: NOTIFY; what was lost "
+    "together runs again one by one, so that one that kills its worker takes no other along"
+)
 
 app: Holdfast
 

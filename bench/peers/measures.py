@@ -21,18 +21,19 @@ __all__ = [
     "throughput",
 ]
 
-HELD = 20  # tasks of a second that run when their worker is killed
+HELD = 10  # tasks of a second that run when their worker is killed
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of everything."""
 
     tasks: int = 20_000
-    seconds: float = 20.0  # at most, for one measurement
+    seconds: float = 6.0  # at most, for one measurement
     least: float = 1.5  # seconds of draining; else once more, with more tasks
-    wait: float = 45.0  # for what a killed worker held
+    wait: float = 25.0  # for what a killed worker held
     samples: int = 200
-    starts_within: float = 40.0
+    try_slots: bool = False  # all numbers of slots, not just the one that is known to be best
+    starts_within: float = 30.0
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     module: str
     store: Store
     package: str
-    slots: tuple[int, ...]  # for throughput: each is tried, the fastest counts
+    slots: tuple[int, ...]  # for throughput, the fastest one first, as of the last try of all
     ours: bool = False
 
 
@@ -44,14 +44,14 @@ def _peer(name: str, title: str, store: Store, *slots: int) -> Peer:
 ROSTER = [
     _peer("holdfast-postgres", "Holdfast", "postgres", 200),
     _peer("holdfast-sqlite", "Holdfast", "sqlite", 200),
-    _peer("pgqueuer", "PgQueuer", "postgres", 50, 200),
-    _peer("procrastinate", "Procrastinate", "postgres", 20, 100),
-    _peer("saq-postgres", "SAQ", "postgres", 10, 50),
-    _peer("dbos", "DBOS", "postgres", 50, 200),
-    _peer("celery", "Celery", "redis", 1, 2),
-    _peer("dramatiq", "Dramatiq", "redis", 8, 32),
+    _peer("pgqueuer", "PgQueuer", "postgres", 200, 50),
+    _peer("procrastinate", "Procrastinate", "postgres", 100, 20),
+    _peer("saq-postgres", "SAQ", "postgres", 50, 10),
+    _peer("dbos", "DBOS", "postgres", 200, 50),
+    _peer("celery", "Celery", "redis", 2, 1),
+    _peer("dramatiq", "Dramatiq", "redis", 32, 8),
     _peer("rq", "RQ", "redis", 1),
-    _peer("huey-redis", "Huey", "redis", 4, 16),
+    _peer("huey-redis", "Huey", "redis", 16, 4),
     _peer("huey-sqlite", "Huey", "sqlite", 1, 4),
-    _peer("saq-redis", "SAQ", "redis", 10, 50),
+    _peer("saq-redis", "SAQ", "redis", 50, 10),
 ]

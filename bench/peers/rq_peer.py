@@ -10,8 +10,8 @@ from rq import Queue, Retry
 from bench.peers import ledger
 
 SETTINGS = (
-    "SimpleWorker (no fork for each job), one job at a time, so a worker with 20 slots is a pool "
-    "of 20; Retry(max=3), results not kept"
+    "SimpleWorker (no fork for each job), one job at a time, so a worker with 10 slots is a pool "
+    "of 10; Retry(max=3), results not kept"
 )
 
 queue: Queue

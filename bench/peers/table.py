@@ -5,6 +5,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from bench.peers.flows import Flowing
 from bench.peers.measures import Killed, Limits, PickUp, Throughput
 from bench.peers.roster import Peer, Store
 
@@ -36,16 +37,41 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     stores: dict[Store, str]
     rows: list[Row]
+    flows: list[Flowing]
 
 
-def report(rows: list[Row], limits: Limits, appendfsync: str) -> Report:
-    used = dict.fromkeys(row.peer.store for row in rows)
+def report(rows: list[Row], flows: list[Flowing], limits: Limits, appendfsync: str) -> Report:
+    used: dict[Store, None] = dict.fromkeys(row.peer.store for row in rows)
+    if flows:
+        used["postgres"] = None
     stores = {store: DURABILITY[store].format(appendfsync=appendfsync) for store in used}
-    return Report(limits=limits, stores=stores, rows=rows)
+    return Report(limits=limits, stores=stores, rows=rows, flows=flows)
 
 
 def show(found: Report) -> None:
     console = Console(width=150)
+    if found.rows:
+        _show_rows(console, found)
+    if found.flows:
+        _show_flows(console, found.flows)
+    _notes(console, found)
+
+
+def _show_flows(console: Console, flows: list[Flowing]) -> None:
+    table = Table(box=box.SIMPLE, title="Durable functions on PostgreSQL, one process each")
+    table.add_column("system")
+    for name in ("steps/s of\none function", "functions/s\nat once", "children/s\nin a chain"):
+        table.add_column(name, justify="right")
+    for one in flows:
+        rates = (one.steps, one.functions, one.children)
+        table.add_row(
+            f"{one.title} {one.version}",
+            *(_absent(one.error) if rate is None else f"{rate:,.0f}" for rate in rates),
+        )
+    console.print(table)
+
+
+def _show_rows(console: Console, found: Report) -> None:
     table = Table(box=box.SIMPLE, title="Measured in this run, on this machine")
     for name in ("system", "store"):
         table.add_column(name)
@@ -61,7 +87,6 @@ def show(found: Report) -> None:
     for row in found.rows:
         table.add_row(f"{row.peer.title} {row.version}", row.peer.store, *_figures(row))
     console.print(table)
-    _notes(console, found)
 
 
 def _figures(row: Row) -> list[str]:
@@ -122,3 +147,6 @@ def _notes(console: Console, found: Report) -> None:
             say(f"  {what} FAILED: {error}")
         if row.two and not row.two.shared:
             say("  * one of the two workers found nothing to do")
+    for one in found.flows:
+        said = f"FAILED: {one.error}" if one.error else one.settings
+        say(f"{one.title} (durable functions): {said}")

@@ -19,6 +19,7 @@ __all__ = [
     "Ending",
     "Event",
     "EventPage",
+    "Expired",
     "Gate",
     "Journal",
     "Lanes",
@@ -92,6 +93,14 @@ class Recovered(msgspec.Struct, frozen=True):
     worker: int
     status: TaskStatus
     late: float  # seconds since its end
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """A task that ended since its time was over before it could start (again)."""
+
+    task: UUID
+    type: str
+    queue: str
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from uuid import UUID
 from holdfast.answers import (
     Beat,
     ClaimAnswer,
+    Expired,
     Journal,
     Lanes,
     News,
@@ -119,7 +120,9 @@ class Working(Protocol):
     ) -> frozenset[UUID]:
         """Write what follows from each attempt's end; answers the tasks that were refused.
 
-        A settle that was already written by this very lease counts as accepted.
+        A settle that was already written by this very lease counts as accepted. With a `payload`
+        the task goes on as a new run, in the same statement: other arguments, an empty journal;
+        signals that were not consumed stay.
 
         With `conn` (what `transaction()` yields, or a caller's connection inside its transaction)
         it is written when that transaction commits. Then a refusal raises `LeaseLost`, so that all
@@ -157,11 +160,6 @@ class Flows(Protocol):
         Recording the same again is accepted. Raises `LeaseLost`, `JournalConflict` where another
         value stands at a position, or `KeyConflict`.
         """
-        ...
-
-    async def restart(self, lease: Lease, payload: bytes) -> None:
-        """Go on as a new run of the same task: other arguments, an empty journal; signals that
-        were not consumed stay. Raises `LeaseLost`."""
         ...
 
     async def news(self, task: UUID, children: Sequence[UUID]) -> News:
@@ -209,8 +207,10 @@ class Upkeep(Protocol):
         `recover` takes it back at once. False: the attempt has ended."""
         ...
 
-    async def expire(self, batch: int = 500) -> int:
-        """End what was not started in time."""
+    async def expire(self, batch: int = 500) -> list[Expired]:
+        """End what was not started in time. Answers each dead letter that came of it once, also
+        where a claim or the holder's own settle found first that its time was over; not what was
+        recovered, which `recover` answers."""
         ...
 
     async def sweep_wakes(self, batch: int = 500) -> int:

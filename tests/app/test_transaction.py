@@ -1,6 +1,7 @@
 """Business rows and the task's completion: together, or not at all."""
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -19,6 +20,10 @@ async def order(number: int, fail: str = "") -> int:
         await conn.execute("insert into shop values ($1)", number)
         if fail == "inside":
             raise NonRetryable("inside")
+        if fail == "says":
+            logging.getLogger("shop").info("inside")
+    if fail == "says":
+        logging.getLogger("shop").info("after")
     if fail == "after":
         raise NonRetryable("after")
     if fail == "lost":
@@ -91,6 +96,15 @@ async def test_sqlite_says_that_it_cannot(tmp_path):
         task = await app.dispatch(order.options(max_tries=1), 1)
         with pytest.raises(TaskFailed, match="needs PostgreSQL"):
             await task.result(timeout=60)
+
+
+async def test_what_the_function_said_last_is_kept(shop, caplog):
+    caplog.set_level(logging.INFO, "shop")
+    async with serve() as app:
+        task = await app.dispatch(order, 1, "says")
+        assert await task.result(timeout=60) == 1
+        store = (await app.home.client()).store
+        assert [line.message for line in await store.logs(task.id)] == ["inside", "after"]
 
 
 async def attempts(app, task):

@@ -3,14 +3,22 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from bench.peers import ledger
+from bench.peers.__main__ import chosen
+from bench.peers.__main__ import sizes as sizes_of
+from bench.peers.flow_sizes import Sizes
+from bench.peers.flows import Flowing, flowing
 from bench.peers.ledger import Record
-from bench.peers.measures import fate, rated
+from bench.peers.measures import Limits, fate, rated
 from bench.peers.processes import Failed, Field
 from bench.peers.roster import ROSTER, Peer
+from bench.peers.table import Row, report, show
+
+from tests.servers import fresh_database
 
 
 def begun(*times: float) -> list[Record]:
@@ -69,3 +77,39 @@ def test_the_peers_are_those_that_are_promised():
         *("holdfast", "procrastinate", "pgqueuer", "celery", "dramatiq", "rq", "huey", "saq"),
         "dbos",
     }
+
+
+def test_durable_functions_are_measured_in_a_process_of_their_own(postgres_current, tmp_path):
+    sizes = Sizes(steps=5, functions=3, each=2, chain=2)
+    found = flowing("Holdfast", partial(fresh_database, postgres_current), sizes, tmp_path)
+    assert found.error is None
+    assert all((found.steps, found.functions, found.children))
+
+
+def test_durable_functions_that_cannot_run_say_why_and_the_run_goes_on(postgres_current, tmp_path):
+    found = flowing("DBOS", partial(fresh_database, postgres_current), Sizes(), tmp_path)
+    assert found.steps is None
+    assert "FileNotFoundError" in str(found.error)
+
+
+def test_a_run_of_durable_functions_is_smaller_as_a_whole():
+    assert sizes_of(Sizes().steps) == Sizes()
+    assert sizes_of(5) == Sizes(steps=5, functions=1, chain=1)
+
+
+def test_flows_are_chosen_like_peers():
+    assert chosen("flows") == []
+    assert {peer.package for peer in chosen("flows,saq")} == {"saq"}
+    with pytest.raises(SystemExit, match=r"no oban; there are .*, flows"):
+        chosen("oban")
+
+
+def test_a_run_is_shown_whole_with_what_failed(capsys):
+    flows = [Flowing(title="Holdfast", steps=1000.0, functions=50.0, children=200.0)]
+    flows.append(Flowing(title="DBOS", error="it said no"))
+    row = Row(peer=ROSTER[0], errors={"killed": "it left"})
+    show(report([row], flows, Limits(), "always"))
+    said = capsys.readouterr().out
+    assert "1,000" in said
+    assert "DBOS (durable functions): FAILED: it said no" in said
+    assert "killed FAILED: it left" in said

@@ -23,6 +23,7 @@ __all__ = [
     "OTHER",
     "TYPE",
     "WORKER",
+    "anew",
     "ask",
     "claim",
     "claim_one",
@@ -61,6 +62,11 @@ def retry(after: float = 0) -> Settlement:
 
 def snoozed(after: float) -> Settlement:
     return Settlement(verdict=Verdict.SNOOZED, delay=seconds(after), refund=True)
+
+
+def anew(payload: bytes) -> Settlement:
+    """It goes on as a new run of the same task."""
+    return Settlement(verdict=Verdict.SNOOZED, delay=seconds(0), refund=True, payload=payload)
 
 
 def waiting(

@@ -9,6 +9,7 @@ from holdfast.tasks.task import Lease, TaskStatus
 from tests.contract.acts import (
     DONE,
     WORKER,
+    anew,
     claim,
     claim_one,
     draft,
@@ -127,12 +128,52 @@ async def test_a_run_that_begins_anew_has_other_arguments_and_no_journal(store):
     await store.record(lease, [ASK])
     await store.send_signal(lease.task, new_grant(), "go", b"1")
     for _ in range(2):  # asked again after a lost answer
-        await store.restart(lease, b'{"args": [2]}')
+        assert await store.settle([(lease, anew(b'{"args": [2]}'))]) == frozenset()
     assert (await store.journal(lease.task)).steps == []
     assert await store.payload(lease.task) == b'{"args": [2]}'
     assert len((await store.news(lease.task, [])).signals) == 1
+    (again,) = await claim(store)
+    assert (again.lease.fence, again.tries, again.since) == (2, 1, 2)
+    assert again.payload == b'{"args": [2]}'
     with pytest.raises(LookupError):
         await store.payload(new_grant())
+
+
+async def test_a_run_that_was_cancelled_does_not_begin_anew(store):
+    lease = (await parent_of(store)).lease
+    await store.record(lease, [ASK])
+    await store.cancel([lease.task])
+    before = await store.payload(lease.task)
+    assert await store.settle([(lease, anew(b"[2]"))]) == frozenset()
+    assert await status_of(store, lease.task) is TaskStatus.CANCELLED
+    assert [step.name for step in (await store.journal(lease.task)).steps] == [ASK.name]
+    assert await store.payload(lease.task) == before
+
+
+async def test_the_parent_of_a_run_that_was_cancelled_as_it_began_anew_is_woken(store):
+    parent = (await parent_of(store)).lease
+    child = draft("job:child", parent=parent.task)
+    await store.record(parent, [ASK], children=[child])
+    (held,) = await claim(store)
+    await store.settle([(parent, waiting())])
+    await store.cancel([child.id])
+    await store.settle([(held.lease, anew(b"[2]"))])
+    assert await status_of(store, child.id) is TaskStatus.CANCELLED
+    assert await status_of(store, parent.task) is TaskStatus.PENDING
+
+
+async def test_runs_begin_anew_beside_others_that_end(store):
+    leases = [(await parent_of(store)).lease for _ in range(4)]
+    await store.settle([(leases[3], DONE)])
+    gone = Lease(leases[0].task, new_grant(), 1)
+    refused = await store.settle(
+        [(gone, anew(b"[1]")), (leases[1], anew(b"[2]")), (leases[2], DONE), (leases[3], DONE)]
+    )
+    assert refused == {gone.task}
+    assert await store.payload(gone.task) != b"[1]"
+    assert await store.payload(leases[1].task) == b"[2]"
+    assert await status_of(store, leases[1].task) is TaskStatus.PENDING
+    assert await status_of(store, leases[2].task) is TaskStatus.DONE
 
 
 async def test_a_claim_tells_which_functions_have_a_journal(store):

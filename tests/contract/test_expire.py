@@ -1,5 +1,7 @@
 """Expire: what was not started in time ends, and says so."""
 
+from holdfast.answers import Expired
+from holdfast.tasks.lifecycle import EXPIRED, Settlement, Verdict
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
     HANDED_BACK,
@@ -17,7 +19,7 @@ from tests.contract.acts import (
 async def test_a_task_that_was_not_started_in_time_ends(store, clock):
     id = await put_one(store, expires=seconds(30))
     await clock.advance(31)
-    assert await store.expire() == 1
+    assert [one.task for one in await store.expire()] == [id]
     ending = await store.ending(id)
     assert (ending.status, ending.failure.type) == (TaskStatus.FAILED, "Expired")
     assert (await store.get(id)).last_error == "not started before it expired"
@@ -29,14 +31,14 @@ async def test_nothing_expires_before_its_time(store, clock, dump):
     await put_one(store)
     await clock.advance(29)
     before = await dump()
-    assert await store.expire() == 0
+    assert await store.expire() == []
     assert await dump() == before
 
 
 async def test_a_delayed_task_expires(store, clock):
     id = await put_one(store, expires=seconds(30), delay=seconds(600))
     await clock.advance(31)
-    assert await store.expire() == 1
+    assert [one.task for one in await store.expire()] == [id]
     assert await status_of(store, id) is TaskStatus.FAILED
 
 
@@ -51,7 +53,7 @@ async def test_a_running_task_is_left_to_its_worker(store, clock):
     id = await put_one(store, expires=seconds(30))
     claimed = await claim_one(store)
     await clock.advance(31)
-    assert await store.expire() == 0
+    assert await store.expire() == []
     await finish(store, claimed)
     assert await status_of(store, id) is TaskStatus.DONE
 
@@ -63,22 +65,20 @@ async def test_a_running_task_that_is_put_back_after_its_expiry_ends(store, cloc
     await store.expire()
     await finish(store, claimed, HANDED_BACK)
     assert await status_of(store, id) is TaskStatus.FAILED
-    await clock.advance(60)
-    assert await store.expire() == 0
 
 
 async def test_a_waiting_task_expires(store, clock):
     id = await put_one(store, expires=seconds(30))
     await finish(store, await claim_one(store), waiting())
     await clock.advance(31)
-    assert await store.expire() == 1
+    assert [one.task for one in await store.expire()] == [id]
     assert await status_of(store, id) is TaskStatus.FAILED
 
 
 async def test_one_pass_is_bounded(store, clock):
     await put(store, 5, expires=seconds(1))
     await clock.advance(2)
-    assert [await store.expire(2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [len(await store.expire(2)) for _ in range(4)] == [2, 2, 1, 0]
 
 
 async def test_running_tasks_do_not_hide_those_that_have_expired(store, clock):
@@ -86,7 +86,7 @@ async def test_running_tasks_do_not_hide_those_that_have_expired(store, clock):
     await claim(store)
     late = await put_one(store, expires=seconds(11))
     await clock.advance(12)
-    assert sum([await store.expire(1) for _ in range(5)]) == 1
+    assert sum([len(await store.expire(1)) for _ in range(5)]) == 1
     assert await status_of(store, late) is TaskStatus.FAILED
 
 
@@ -99,3 +99,81 @@ async def test_the_end_of_an_expired_child_wakes_its_parent(store, clock):
     await store.expire()
     await store.sweep_wakes()
     assert await status_of(store, parent) is TaskStatus.PENDING
+
+
+# ── who is told of it: each dead letter by expiry is answered once, by one sweep ─────────────────
+
+
+async def test_the_answer_says_what_ended(store, clock):
+    id = await put_one(store, "mail:send", queue="mail", expires=seconds(30))
+    await clock.advance(31)
+    assert await store.expire() == [Expired(id, "mail:send", "mail")]
+    await clock.advance(60)
+    assert await store.expire() == []
+
+
+async def test_what_a_claim_found_to_be_too_late_is_answered_by_the_next_sweep(store, clock):
+    id = await put_one(store, expires=seconds(30), delay=seconds(20))
+    await clock.advance(31)
+    assert await claim(store) == []
+    assert [one.task for one in await store.expire()] == [id]
+    assert await store.expire() == []
+
+
+async def test_what_was_put_back_too_late_is_answered_by_the_next_sweep(store, clock):
+    id = await put_one(store, expires=seconds(30))
+    claimed = await claim_one(store)
+    await clock.advance(31)
+    assert await store.expire() == []
+    await finish(store, claimed, HANDED_BACK)
+    await clock.advance(11)
+    assert [one.task for one in await store.expire()] == [id]
+    assert await store.expire() == []
+
+
+async def test_what_its_worker_told_of_is_not_answered_again(store, clock):
+    await put(store, 2, expires=seconds(30))
+    first, second = await claim(store)
+    await clock.advance(31)
+    await finish(store, first, Settlement(verdict=Verdict.FAILED, failure=EXPIRED))
+    await finish(store, second)
+    await clock.advance(11)
+    assert await store.expire() == []
+
+
+async def test_what_recovery_told_of_is_not_answered_again(store, clock):
+    await put_one(store, expires=seconds(30))
+    await claim_one(store, lease=seconds(10))
+    await clock.advance(31)
+    (recovered,) = await store.recover()
+    assert recovered.status is TaskStatus.FAILED
+    await clock.advance(11)
+    assert await store.expire() == []
+
+
+async def test_what_expires_while_it_is_recovered_is_told_by_recovery_alone(
+    store, clock, monkeypatch
+):
+    await put_one(store, expires=seconds(30))
+    await claim_one(store, lease=seconds(10))
+    await clock.advance(11)
+    call = store._call
+
+    async def slow(verb, **asked):
+        rows = await call(verb, **asked)
+        if verb == "lapsed":
+            await clock.advance(30)
+        return rows
+
+    monkeypatch.setattr(store, "_call", slow)
+    (recovered,) = await store.recover()
+    assert recovered.status is TaskStatus.FAILED
+    await clock.advance(11)
+    assert await store.expire() == []
+
+
+async def test_what_was_cancelled_before_its_time_was_over_is_not_answered(store, clock):
+    id = await put_one(store, expires=seconds(30))
+    await store.cancel([id])
+    await clock.advance(31)
+    assert await store.expire() == []

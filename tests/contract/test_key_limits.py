@@ -193,7 +193,7 @@ async def test_a_blocked_task_expires(store, clock):
     held = await claim_one(store)
     late = await put_one(store, concurrency_key="acme", expires=seconds(5))
     await clock.advance(6)
-    assert await store.expire() == 1
+    assert [one.task for one in await store.expire()] == [late]
     assert await status_of(store, late) is TaskStatus.FAILED
     await finish(store, held)
     assert await claim(store) == []

@@ -28,6 +28,7 @@ from tests.contract.acts import (
     MINUTE,
     OTHER,
     WORKER,
+    anew,
     claim_one,
     draft,
     finish,
@@ -217,12 +218,6 @@ async def record(store: SqlStore, lease: Lease) -> str:
     return "record"
 
 
-async def restart(store: SqlStore, lease: Lease) -> str:
-    with pytest.raises(LeaseLost, match="restart"):
-        await store.restart(lease, b"[9]")
-    return "restart"
-
-
 async def record_one(store: SqlStore, lease: Lease) -> str:
     """One new step by itself, which goes another way than several."""
     with pytest.raises(LeaseLost, match="record"):
@@ -243,13 +238,13 @@ async def claimed(store: SqlStore, lease: Lease) -> None:
 
 TRIES: list[Attempt] = [
     *map(settle, [DONE, FAILED, CANCELLED, retry(), snoozed(5), HANDED_BACK, waiting(5)]),
+    settle(anew(b"[9]")),
     renew,
     progress,
     log,
     record,
     record_one,
     record_again,
-    restart,
     claimed,
 ]
 

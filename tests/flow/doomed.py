@@ -53,7 +53,7 @@ class Doomed:
         match verb:
             case "settle":
                 return frozenset()
-            case "record" | "restart":
+            case "record":
                 raise LeaseLost(verb, args[0].task)
             case "cancel":
                 return {}

@@ -105,6 +105,84 @@ async def test_a_crash_at_every_call(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_every_call_of_a_function_that_begins_anew(
+    bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run has its own steps, signals and dispatches, and ends whole before the next begins: it
+    pays no try, and what it dispatches is not taken for what the run before did."""
+    monkeypatch.setattr(solitude, "_WHILE", 0.05)
+    crashing = Crashing(bench)
+    steps: Counter[tuple[int, int]] = Counter()
+
+    def register(app: Holdfast) -> Any:
+        @app.durable(name="note", queue="notes")
+        async def note() -> None: ...
+
+        async def effect(run: int, n: int) -> None:
+            crashing.check_alive()
+            steps[run, n] += 1
+
+        @app.durable(name="rounds", retry_policy=PATIENT)
+        async def rounds(run: int, n: int, heard: list[str]) -> list[str]:
+            await Holdfast.step("effect", effect, run, n)
+            await app.dispatch(note)
+            heard = [*heard, await Holdfast.wait_for_signal("go")]
+            if n == 2:
+                return heard
+            await Holdfast.continue_as_new(run, n + 1, heard)
+            raise AssertionError("unreachable")
+
+        return rounds
+
+    rounds, runs = crashing.register(register), 0
+
+    async def start() -> TaskHandle[Any]:
+        task: TaskHandle[Any] = await crashing.rescuer.dispatch(rounds, runs, 0, [])
+        for word in "abc":
+            await crashing.rescuer.send_signal(task, "go", word)
+        return task
+
+    while runs < 100:
+        runs += 1
+        _, found = await crashing.run(runs, start, after=after)
+        assert found == ["a", "b", "c"]
+        assert crashing.doomed
+        ran = [steps[runs, n] for n in range(3)]
+        assert sum(ran) == 3 or (sum(ran) == 4 and crashing.doomed.dead), ran
+        assert _notes(bench) == 3 * runs
+        if not crashing.doomed.dead:
+            break
+    assert runs > 8
+    assert bench.leases() == 0
+
+
+async def test_a_run_that_dies_as_it_begins_anew_pays_no_try(bench: Bench) -> None:
+    """Its only try is the next run's: either the run before goes on, or the next has begun."""
+    crashing = Crashing(bench)
+
+    def register(app: Holdfast) -> Any:
+        @app.durable(name="twice", max_tries=1)
+        async def twice(n: int) -> int:
+            if n == 0:
+                await Holdfast.continue_as_new(1)
+            return n
+
+        return twice
+
+    twice = crashing.register(register)
+    task, found = await crashing.run(1, lambda: crashing.rescuer.dispatch(twice, 0), after=True)
+    assert found == 1
+    assert crashing.doomed
+    assert crashing.doomed.dead
+    store = await bench.store()
+    assert [(a.fence, a.ended) for a in await store.attempts(task.id)] == [
+        (1, "snoozed"),
+        (2, "done"),
+    ]
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "after", [pytest.param(False, marks=pytest.mark.long), True], ids=["before", "after"]
 )
@@ -159,6 +237,11 @@ async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
         if crashing.doomed and not crashing.doomed.dead:
             break
     assert runs > 4
+
+
+def _notes(bench: Bench) -> int:
+    sql = "select count(*) from {s}task t join {s}lane l on l.id = t.lane where l.type = 'note'"
+    return int(peek(bench.place, sql)[0][0])
 
 
 def _open_children(bench: Bench) -> int:

@@ -59,6 +59,10 @@ def mutated(mutant: Mutant, text: str) -> str:
 def _section(mutant: Mutant, text: str) -> tuple[int, int]:
     if "/postgres/migrations/" in mutant.file:
         found = re.search(rf"create function holdfast\.{mutant.section}\(.*?\$\$;", text, re.DOTALL)
+    elif mutant.file.endswith(".py"):
+        found = re.search(
+            rf"^def {mutant.section}\(.*?(?=^def |\Z)", text, re.DOTALL | re.MULTILINE
+        )
     else:
         name = re.escape(mutant.section)
         found = re.search(rf"^-- name: {name}$.*?(?=^-- name: |\Z)", text, re.DOTALL | re.MULTILINE)

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS", "Mutant"]
 class Mutant(msgspec.Struct, frozen=True):
     """In `section` of `file`, `old` is replaced by `new`; the tests in `tests` must notice.
 
-    A section is a function in PostgreSQL's migrations, and a named statement everywhere else.
+    A section is a function in PostgreSQL's migrations and in Python, else a named statement.
     """
 
     name: str

@@ -26,6 +26,9 @@ MINUTE = timedelta(minutes=1)
 BOOM = Failure(type="Boom", message="boom")
 DONE = Settlement(verdict=Verdict.DONE, result=b"1")
 FAILED = Settlement(verdict=Verdict.FAILED, failure=BOOM)
+ANEW = Settlement(
+    verdict=Verdict.SNOOZED, delay=timedelta(0), refund=True, payload=b"[2]"
+)  # of a durable function
 RETRY = Settlement(verdict=Verdict.RETRY, failure=BOOM, delay=MINUTE)
 TABLES = (
     "task",
@@ -177,9 +180,9 @@ CASES = {
     "begin anew": Case(
         "holdfast.restart(",
         "held",
-        lambda store, s: store.restart(s.held, b"[2]"),
+        _settles(ANEW),
         _nothing,
-        {"task": 1, "lease": 1},
+        {"task": 1, "later": 1, "attempt": 1},
         "task",
     ),
     "progress": Case(

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from holdfast.errors import InvalidInput
 from holdfast.tasks.lifecycle import (
     EXPIRED,
     LOST,
+    Anew,
     Cancelled,
     Done,
     Errored,
@@ -37,7 +39,13 @@ ENDS: list[tuple[Outcome, Settlement]] = [
     (Cancelled(), Settlement(verdict=Verdict.CANCELLED)),
     (Expired(), Settlement(verdict=Verdict.FAILED, failure=EXPIRED)),
 ]
-GIVES_BACK: list[Outcome] = [Snoozed(MINUTE), HandedBack(), Waiting(timer=MINUTE), Waiting()]
+GIVES_BACK: list[Outcome] = [
+    Snoozed(MINUTE),
+    Anew(b"[]"),
+    HandedBack(),
+    Waiting(timer=MINUTE),
+    Waiting(),
+]
 PAYS: list[Outcome] = [Errored(BOOM), Lost(in_company=False)]
 GOES_ON: list[Outcome] = [*GIVES_BACK, *PAYS, Lost(in_company=True)]
 
@@ -174,6 +182,20 @@ def test_only_done_has_a_result_and_only_what_goes_on_has_a_delay_or_a_refund():
             assert not follows.refund
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"verdict": Verdict.DONE},
+        {"verdict": Verdict.WAITING, "refund": True},
+        {"verdict": Verdict.SNOOZED, "refund": True, "delay": MINUTE},
+        {"verdict": Verdict.SNOOZED, "refund": False},
+    ],
+)
+def test_only_what_begins_anew_at_once_has_a_payload(end: dict[str, Any]):
+    with pytest.raises(InvalidInput, match="new run begins at once"):
+        Settlement(**end, payload=b"[]")
+
+
 def test_the_final_verdicts_are_the_three_end_states():
     assert {v for v in Verdict if v.final} == {Verdict.DONE, Verdict.FAILED, Verdict.CANCELLED}
 
@@ -191,7 +213,7 @@ def test_no_life_charges_more_tries_than_allowed(life: tuple[int, list[Outcome]]
     for outcome in outcomes:
         charged += 1  # at the grant, whatever comes
         assert charged <= max_tries
-        paid_grants += not isinstance(outcome, Snoozed | HandedBack | Waiting)
+        paid_grants += not isinstance(outcome, Snoozed | Anew | HandedBack | Waiting)
         assert paid_grants <= max_tries + 1  # the one that was lost in company
         follows = settle(facts(charged, max_tries, alone), outcome)
         if follows.verdict.final:

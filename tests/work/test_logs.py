@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import RetryPolicy
+from holdfast import RetryPolicy, current
 from holdfast.clock import SystemClock
 from holdfast.context import Context, running
+from holdfast.tasks.lifecycle import Done
 from holdfast.work.holding import Holding
 from holdfast.work.logs import TaskLogs
 from tests.work.bench import Bench
@@ -81,6 +82,18 @@ async def test_lines_are_there_while_the_function_runs(bench: Bench) -> None:
         release.set()
         await task.result(timeout=60)
     assert [line[2] for line in await kept(bench, task)] == ["begun", "released"]
+
+
+async def test_lines_of_an_attempt_that_ends_itself_are_kept(bench: Bench) -> None:
+    @bench.app.durable
+    async def work() -> None:
+        shop.info("said last")
+        await current().release(Done(b"null"))
+
+    task = await bench.app.dispatch(work)
+    async with bench.worker():
+        await task.result(timeout=60)
+    assert await kept(bench, task) == [(1, "INFO", "said last")]
 
 
 async def test_what_is_too_much_is_counted(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from holdfast import RetryPolicy, TaskFailed, current, install_structured_loggin
 from holdfast.observer import Observer
 from holdfast.observers.log import JsonFormatter
 from holdfast.observers.prometheus import PrometheusObserver
+from holdfast.upkeep import chores
 from tests.work.bench import Bench, until
 
 FORMAT = (
@@ -103,6 +104,26 @@ async def test_a_dead_letter_made_by_recovery_is_told_by_who_recovers(bench: Ben
         await until(lambda: recorder.of("dead_lettered"))
     assert recorder.of("dead_lettered") == [LETTER]
     assert recorder.of("task_failed") == [{**LETTER, "retrying": False}]
+    labels = {"outcome": "failed", "queue": "mail", "type": "work"}
+    assert board.registry.get_sample_value("holdfast_tasks_settled_total", labels) == 1
+
+
+async def test_a_dead_letter_made_by_expiry_is_told_by_who_sweeps(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chores, "_NET", 0.05)
+    recorder, board = Recorder(), PrometheusObserver()
+    app = bench.new_app(metrics=recorder, observers=[board])
+
+    @app.durable(name="work", queue="mail")
+    async def work() -> None: ...
+
+    await app.dispatch(work.options(expires=0.001, delay="1h"))
+    async with bench.worker(app):
+        await until(lambda: recorder.of("dead_lettered"))
+    expired = {**LETTER, "reason": "Expired"}
+    assert recorder.of("dead_lettered") == [expired]
+    assert recorder.of("task_failed") == [{**expired, "retrying": False}]
     labels = {"outcome": "failed", "queue": "mail", "type": "work"}
     assert board.registry.get_sample_value("holdfast_tasks_settled_total", labels) == 1
 

@@ -19,7 +19,7 @@ from holdfast.flow.flow import disagreement
 from holdfast.function import Function
 from holdfast.ids import new_grant
 from holdfast.tasks.lane import Lane
-from holdfast.tasks.lifecycle import Snoozed, Waiting
+from holdfast.tasks.lifecycle import Anew, Waiting
 from holdfast.tasks.task import Claimed, Draft, Lease
 
 __all__ = ["Check", "Run", "check"]
@@ -139,13 +139,13 @@ class _Dry:
         )
         keeper: Any = self
         self.context = Context(claimed, keeper)
-        self.reason: Waiting | Snoozed | BaseException | None = None
+        self.reason: Waiting | Anew | BaseException | None = None
         self.stopped = asyncio.Event()
         store: Any = None
         journal = Journal(steps=run.steps, ages=[0.0] * len(run.journal))
         self.flow = _Replay(store, self, journal)
 
-    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
         self.reason = self.reason or reason
         self.stopped.set()
 

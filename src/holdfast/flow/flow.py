@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context as Variables
-from datetime import timedelta
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -17,7 +16,8 @@ from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
 from holdfast.flow.entries import Abandoned, Dropped, Key, One, Recorded
 from holdfast.flow.pump import TIMEOUT, Host, Pump, Step, disagreement, one_of, outside, ran
-from holdfast.tasks.lifecycle import Snoozed
+from holdfast.tasks.lifecycle import Anew
+from holdfast.tasks.payload import check_payload
 
 __all__ = ["Flow", "Host", "disagreement"]
 
@@ -162,10 +162,12 @@ class Flow(Pump):
         raise PutDown from None
 
     async def start_anew(self, payload: bytes) -> None:
-        """The journal is emptied: from here on this run counts no more."""
+        """The next run begins, and the journal is emptied, with the settle of this attempt: until
+        then this run counts, and whoever replays it comes here again."""
         await self.check_open()
-        await self._ours(self._recording.restart(payload))
-        self._host.stop_for(Snoozed(timedelta(0)))
+        check_payload(payload)
+        await self._ours(self._recording.leave())
+        self._host.stop_for(Anew(payload))
         await self.loop.create_future()
 
     def give_up(self, ask: Ask) -> None:

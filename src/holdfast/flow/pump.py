@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
 from typing import Any, Protocol
@@ -33,7 +33,7 @@ from holdfast.flow.history import History
 from holdfast.flow.recording import Recording, surely
 from holdfast.function import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import NEVER, Snoozed, Waiting
+from holdfast.tasks.lifecycle import NEVER, Anew, Waiting
 from holdfast.tasks.task import Draft, Failure
 
 __all__ = ["TIMEOUT", "Host", "Pump", "Step", "disagreement", "one_of", "outside", "ran"]
@@ -54,12 +54,13 @@ class Host(Protocol):
     @property
     def function(self) -> Function[..., Any, Any]: ...
 
-    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
         """End the attempt: the function waits, begins anew, or could not go on."""
         ...
 
     def offer(self, drafts: Sequence[Draft]) -> Any:
-        """Who takes the first of these children at once; None: they wait in their queues."""
+        """Who takes the first of these children at once; None: they wait in their queues. Entered
+        while they are written."""
         ...
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Any) -> None:
@@ -311,7 +312,7 @@ class Pump:
                 drafts = [ask.draft for ask in made if ask.draft]
                 offer = self._host.offer(drafts) if drafts else None
                 taking = offer and offer.taking
-                with tracing.sending(drafts) as traced:
+                with offer or nullcontext(), tracing.sending(drafts) as traced:
                     written = await self._recording.flush(traced, taking=taking)
             except KeyConflict as conflict:
                 known = conflict.refused

@@ -93,12 +93,10 @@ class Recording:
         """Before something is done that no lease guards. Raises `LeaseLost`."""
         await surely(lambda: self._store.record(self._lease, []))
 
-    async def restart(self, payload: bytes) -> None:
-        """Forget all of it: the function begins anew, with other arguments."""
-        if self._consumed:  # signals that this run took in are not for the next
+    async def leave(self) -> None:
+        """Before the function begins anew: signals that this run took in are not for the next."""
+        if self._consumed:
             await self.flush()
-        async with self._busy:
-            await surely(lambda: self._store.restart(self._lease, payload))
 
     async def ask_again(
         self, entries: Sequence[tuple[int, Entry]], children: Sequence[Draft]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from holdfast.answers import Recovered
 from holdfast.context import Context, entered
-from holdfast.observer import Ended, Observer, Stuck
+from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
 
@@ -54,6 +54,10 @@ class LogObserver(Observer):
                         failure.type,
                         failure.message,
                     )
+
+    def dead_lettered(self, letters: Sequence[DeadLetter]) -> None:
+        for one in letters:
+            logger.error("task %s (%s) failed for good: %s", one.task, one.type, one.reason)
 
     def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
         logger.debug("worker %s renewed %d leases, lost %d", self._worker, len(kept), len(lost))

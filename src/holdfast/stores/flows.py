@@ -141,12 +141,6 @@ class Flows(Producing):
         )
         return any(row[0] for row in rows)
 
-    async def restart(self, lease: Lease, payload: bytes) -> None:
-        check_payload(payload)
-        if not await self._value("restart", id=lease.task, grant=lease.grant, payload=payload):
-            await self._refuse("restart", [lease])
-            raise LeaseLost("restart", lease.task)
-
     async def news(self, task: UUID, children: Sequence[UUID]) -> News:
         ((wakes, *rest),) = await self._call("news", id=task, children=list(children))
         signals, ended = rest[:3], rest[3:]

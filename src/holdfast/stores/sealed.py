@@ -65,9 +65,6 @@ class _SealedStore:
         ]
         return await self._inner.record(lease, hidden, children=self._sealed(children), **rest)
 
-    async def restart(self, lease: Lease, payload: bytes) -> None:
-        await self._inner.restart(lease, self._ring.seal(payload, lease.task, "payload"))
-
     async def send_signal(self, task: UUID, id: UUID, name: str, payload: bytes) -> bool:
         hidden = self._ring.seal(payload, task, f"signal {id}")
         return await self._inner.send_signal(task, id, name, hidden)
@@ -83,6 +80,8 @@ class _SealedStore:
         ]
 
     def _sealed_end(self, lease: Lease, end: Settlement) -> Settlement:
+        if end.payload is not None:
+            return replace(end, payload=self._ring.seal(end.payload, lease.task, "payload"))
         if end.result is None:
             return end
         return replace(end, result=self._ring.seal(end.result, lease.task, "result"))

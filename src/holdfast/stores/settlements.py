@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.task import Lease
 
-__all__ = ["asked", "left_out", "waiting"]
+__all__ = ["asked", "begun_anew", "left_out", "waiting"]
 
 
 def left_out(
@@ -16,6 +16,11 @@ def left_out(
     if accepted is None:
         return []
     return [lease for lease, _ in settlements if lease.task not in accepted]
+
+
+def begun_anew(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[Lease, bytes]:
+    """Those that go on as a new run, with its arguments."""
+    return {lease: s.payload for lease, s in settlements if s.payload is not None}
 
 
 def waiting(settlements: Sequence[tuple[Lease, Settlement]]) -> list[UUID]:

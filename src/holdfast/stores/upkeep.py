@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.answers import Recovered
+from holdfast.answers import Expired, Recovered
 from holdfast.ids import new_grant
 from holdfast.stores.base import policy_of
 from holdfast.stores.requests import KEPT as REQUESTS
@@ -53,9 +53,9 @@ class Upkeep(Working):
     async def revoke(self, task: UUID, fence: int) -> bool:
         return bool(await self._call("revoke", id=task, fence=fence, grant=new_grant()))
 
-    async def expire(self, batch: int = 500) -> int:
-        ended: int = await self._value("expire", batch=batch)
-        return ended
+    async def expire(self, batch: int = 500) -> list[Expired]:
+        rows = await self._call("expire", batch=batch)
+        return [Expired(self._driver.uuid(id), type, queue) for id, type, queue in rows]
 
     async def sweep_wakes(self, batch: int = 500) -> int:
         moved: int = await self._value("sweep_wakes", batch=batch)

@@ -14,8 +14,8 @@ from holdfast.errors import InvalidInput, LeaseLost, StoreError
 from holdfast.ids import new_grant
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
-from holdfast.stores.settlements import asked, left_out, waiting
-from holdfast.tasks.lifecycle import Settlement
+from holdfast.stores.settlements import asked, begun_anew, left_out, waiting
+from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.names import check_priority
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
@@ -282,19 +282,47 @@ class Working(Base):
     ) -> tuple[dict[UUID, str] | None, list[UUID]]:
         """What became of the accepted ones (None: all done), and the parents to wake."""
         ask = asked(settlements, by, default_tries, lapsed_only)
+        if Verdict.SNOOZED in (ask["verdicts"] or ()) and (anew := begun_anew(settlements)):
+            return await self._settle_anew(settlements, anew, default_tries)
+        return self._settled(await self._end("settle", ask["ids"], ask))
+
+    async def _end(self, verb: str, ids: Sequence[UUID], ask: dict[str, Any]) -> Sequence[Any]:
         try:
-            rows = await self._driver.call("settle", **ask)
+            rows = await self._driver.call(verb, **ask)
         except MisplacedTask:
             # One bad row must not fail its batch for ever: its lease goes, and is lost.
-            await self._driver.call("repair_leases", ids=ask["ids"])
-            rows = await self._call("settle", **ask)
-        return self._settled(rows[0])
+            await self._driver.call("repair_leases", ids=ids)
+            rows = await self._call(verb, **ask)
+        answer: Sequence[Any] = rows[0]
+        return answer
+
+    async def _settle_anew(
+        self,
+        settlements: Sequence[tuple[Lease, Settlement]],
+        anew: dict[Lease, bytes],
+        default_tries: int,
+    ) -> tuple[dict[UUID, str], list[UUID]]:
+        """Those that go on as a new run each by itself, then the others."""
+        accepted, parents = dict[UUID, str](), list[UUID]()
+        for lease, payload in anew.items():
+            ask = {"id": lease.task, "grant": lease.grant, "payload": payload}
+            row = await self._end("restart", [lease.task], {**ask, "default_tries": default_tries})
+            states, woken = self._settled(row)
+            accepted |= states or {}
+            parents += woken
+        if others := [one for one in settlements if one[0] not in anew]:
+            states, woken = await self._settle(others, "holder", default_tries)
+            accepted |= {lease.task: "done" for lease, _ in others} if states is None else states
+            parents += woken
+        return accepted, parents
 
     async def _settle_on(
         self, conn: Any, settlements: Sequence[tuple[Lease, Settlement]], default_tries: int
     ) -> frozenset[UUID]:
         """All of them, or `LeaseLost`. What this lease settled before is lost to it as well: the
         rows that go with it were written then, and must not be written again."""
+        if begun_anew(settlements):
+            raise InvalidInput("a new run begins in a transaction of its own, not in a caller's")
         ask = asked(settlements, "holder", default_tries, lapsed_only=False)
         try:
             rows = await self._driver.call_on(conn, "settle", **ask)

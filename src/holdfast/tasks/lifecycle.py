@@ -26,6 +26,7 @@ from holdfast.tasks.task import Failure, plain
 
 __all__ = [
     "NEVER",
+    "Anew",
     "Cancelled",
     "Done",
     "Errored",
@@ -45,6 +46,7 @@ __all__ = [
 _LONGEST_DETAIL = 64 * 1024
 NEVER = 1_000_000_000  # wakes: whoever waits for so many is woken by people, or a cancel, alone
 EXPIRED = Failure(type="Expired", message="not started before it expired")
+LATE = Failure(type="Expired", message="not started again before it expired")  # said by stores
 LOST = Failure(type="WorkerLost", message="its worker stopped renewing the lease")
 
 
@@ -92,6 +94,13 @@ class Snoozed(msgspec.Struct, frozen=True):
     delay: timedelta
 
 
+class Anew(msgspec.Struct, frozen=True):
+    """A durable function goes on as a new run of the same task: these arguments, an empty journal;
+    the attempt is given back."""
+
+    payload: bytes
+
+
 class HandedBack(msgspec.Struct, frozen=True):
     """A draining worker gives it back unfinished, with its place and its attempt."""
 
@@ -115,7 +124,7 @@ class Lost(msgspec.Struct, frozen=True):
     in_company: bool
 
 
-Outcome = Done | Errored | Cancelled | Expired | Snoozed | HandedBack | Waiting | Lost
+Outcome = Done | Errored | Cancelled | Expired | Snoozed | Anew | HandedBack | Waiting | Lost
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,14 +151,19 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     wakes: int = 1
     seen: tuple[int, ...] = ()
     reason: str | None = None
+    payload: bytes | None = None  # snoozed: of the new run that begins, with an empty journal
 
     def __post_init__(self) -> None:
         if self.result is not None:
             check_payload(self.result)
-        if self.verdict is not Verdict.DONE:
+        if self.verdict is not Verdict.DONE or self.payload is not None:
             self._check_rest()
 
     def _check_rest(self) -> None:
+        if self.payload is not None:
+            check_payload(self.payload)
+            if self.verdict is not Verdict.SNOOZED or self.delay or not self.refund:
+                raise InvalidInput("a settlement has a payload only where a new run begins at once")
         if self.delay is not None:
             check_delay("delay", self.delay)
         if self.failure is not None and len(self.failure.detail or b"") > _LONGEST_DETAIL:
@@ -201,6 +215,10 @@ def _wish(facts: Facts, outcome: Outcome, roll: float) -> Settlement:
             return Settlement(verdict=Verdict.FAILED, failure=EXPIRED)
         case Snoozed(delay):
             return Settlement(verdict=Verdict.SNOOZED, delay=delay, refund=True)
+        case Anew(payload):
+            return Settlement(
+                verdict=Verdict.SNOOZED, delay=timedelta(0), refund=True, payload=payload
+            )
         case HandedBack():
             return Settlement(verdict=Verdict.HANDED_BACK, refund=True)
         case Waiting():

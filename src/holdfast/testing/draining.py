@@ -23,6 +23,7 @@ from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Claimed
 from holdfast.testing.crashing import Crash, Life, dying, lives, mortal
 from holdfast.testing.enqueued import Enqueued
+from holdfast.upkeep.letters import tell_of_expired
 from holdfast.work.attempt import Attempt
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
@@ -176,7 +177,10 @@ class Hand:
         if orphans:
             await self._store.cancel(orphans)
         moved = await self._app.reset_expired_leases() + len(orphans)
-        for sweep in (self._store.promote, self._store.expire, self._store.sweep_wakes):
+        while expired := await self._store.expire():
+            moved += len(expired)
+            tell_of_expired(Many(self._app.observers), expired)
+        for sweep in (self._store.promote, self._store.sweep_wakes):
             while count := await sweep():
                 moved += count
         return moved

@@ -10,7 +10,7 @@ from holdfast.observer import Observer
 from holdfast.store import Store
 from holdfast.tasks.durations import longer_than_nothing
 from holdfast.upkeep.keeping import BATCH, Chore
-from holdfast.upkeep.letters import tell_of_recovered
+from holdfast.upkeep.letters import tell_of_expired, tell_of_recovered
 from holdfast.upkeep.operations import Driver
 from holdfast.upkeep.stuck import OnStuck, StuckTasks
 
@@ -60,7 +60,9 @@ def chores(
         return moved
 
     async def expire() -> int:
-        return await store.expire(BATCH)
+        expired = await store.expire(BATCH)
+        tell_of_expired(observer, expired)
+        return len(expired)
 
     async def wake() -> int:
         moved = await store.sweep_wakes(BATCH)

@@ -2,14 +2,24 @@
 
 from collections.abc import Sequence
 
-from holdfast.answers import Recovered
+from holdfast.answers import Expired, Recovered
 from holdfast.errors import UnknownTask
 from holdfast.observer import DeadLetter, Observer
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import EXPIRED, LOST
+from holdfast.tasks.lifecycle import EXPIRED, LATE, LOST
 from holdfast.tasks.task import Task, TaskStatus
 
-__all__ = ["tell_of_recovered"]
+__all__ = ["tell_of_expired", "tell_of_recovered"]
+
+
+def tell_of_expired(observer: Observer, expired: Sequence[Expired]) -> None:
+    if expired:
+        observer.dead_lettered(
+            [
+                DeadLetter(task=one.task, type=one.type, queue=one.queue, reason=EXPIRED.type)
+                for one in expired
+            ]
+        )
 
 
 async def tell_of_recovered(
@@ -34,4 +44,5 @@ async def tell_of_recovered(
 
 def _reason(task: Task) -> str:
     """Whose time was over fails for that, whoever held it."""
-    return EXPIRED.type if task.last_error == EXPIRED.message else LOST.type
+    over = (EXPIRED.message, LATE.message)
+    return EXPIRED.type if task.last_error in over else LOST.type

@@ -1,13 +1,16 @@
 """Children of durable functions as they are made: some are taken here and now, without a claim in
 between; of the others those are told who may be free for them."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import takewhile
 from typing import Protocol
 from uuid import UUID
 
 from holdfast.answers import Taking, Written
+from holdfast.errors import LeaseLost
 from holdfast.ids import new_grant
 from holdfast.notifier import Hint, Notifier
 from holdfast.observer import Observer
@@ -16,6 +19,8 @@ from holdfast.work.claiming import Claiming
 from holdfast.work.holding import Holding
 
 __all__ = ["Adoption", "Offer"]
+
+_ANSWER = 2.0  # seconds
 
 
 class Looks(Protocol):
@@ -30,12 +35,28 @@ class Looks(Protocol):
 
 
 class Offer:
-    """What this worker would take, and when it said so."""
+    """What this worker would take, and when it said so. Entered for as long as the statement that
+    hands children over is under way: `missed` is called where its answer was not heard."""
 
-    __slots__ = ("sent", "taking")
+    __slots__ = ("_heard", "_missed", "sent", "taking")
 
-    def __init__(self, taking: Taking, sent: int) -> None:
-        self.taking, self.sent = taking, sent
+    def __init__(self, taking: Taking, sent: int, missed: Callable[["Offer"], None]) -> None:
+        self.taking, self.sent, self._missed = taking, sent, missed
+        self._heard = asyncio.Event()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Also a lease that is lost now may have been held when the same was asked before.
+        if isinstance(error, asyncio.CancelledError | LeaseLost):
+            self._missed(self)
+        self._heard.set()
+
+    async def heard(self) -> None:
+        """Whoever leaves waits for the answer, as long as one may be expected."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER):
+                await self._heard.wait()
 
 
 class Adoption:
@@ -65,7 +86,12 @@ class Adoption:
         if not most:
             return None
         taking = Taking(worker=self._worker, grant=new_grant(), lease=self._lease, most=most)
-        return Offer(taking, self._holding.now())
+        return Offer(taking, self._holding.now(), self._missed)
+
+    def _missed(self, offer: Offer) -> None:
+        """They may be held here, and nobody knows of it: look for them, as for any claim."""
+        self._claiming.went_astray(offer.taking.grant, offer.sent)
+        self._looking.look_now()
 
     def made(
         self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID

@@ -21,19 +21,19 @@ from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     NEVER,
+    Anew,
     Cancelled,
     Errored,
     Facts,
     HandedBack,
     Outcome,
     Settlement,
-    Snoozed,
     Verdict,
     Waiting,
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Draft, Failure
+from holdfast.tasks.task import Claimed, Draft, Failure, Lease
 from holdfast.work.adoption import Offer
 from holdfast.work.holding import Holding
 from holdfast.work.transaction import Transaction
@@ -64,6 +64,10 @@ class Site(Protocol):
     redaction: Redaction
 
     def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> "Flowing": ...
+
+    def keep_logs(self, lease: Lease) -> Awaitable[None]:
+        """Write what it said so far: once its end is written it is too late."""
+        ...
 
     def released(self, attempt: "Attempt", settlement: Settlement) -> None:
         """Its end is written already."""
@@ -126,7 +130,8 @@ class Attempt:
     began: Flowing | None = None
     orphans: Sequence[UUID] = ()  # children that nobody waits for any more
     _journal: Journal | None = None
-    _waiting: Waiting | Snoozed | None = None
+    _offer: Offer | None = None  # the last one
+    _waiting: Waiting | Anew | None = None
     _fault: BaseException | None = None
     _hidden: frozenset[str] | None = None
 
@@ -195,6 +200,7 @@ class Attempt:
             raise LeaseLost("release", lease.task, [lease])
         self.ended = True
         try:
+            await self._site.keep_logs(lease)
             with self._site.holding.at_rest([lease]):
                 refused = await self._site.store.settle(
                     [(lease, settlement)], default_tries=self.context.max_tries
@@ -246,16 +252,17 @@ class Attempt:
             await self._site.resume(self)
 
     def offer(self, drafts: Sequence[Draft]) -> Offer | None:
-        return self._site.offer(self, drafts)
+        self._offer = self._site.offer(self, drafts)
+        return self._offer
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
 
-    def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
+    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""
         if self.why is not None:
             return
-        if isinstance(reason, Waiting | Snoozed):
+        if isinstance(reason, Waiting | Anew):
             self._waiting = reason
             self.stop(Why.WAITS)
         elif isinstance(reason, LeaseLost):
@@ -279,10 +286,11 @@ class Attempt:
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
                 self._flow().check_finished()
-                self.orphans = await self._flow().close()
+                self.orphans = await self._close(self._flow())
             settlement = done(result)
             if self._transaction is None or not self._transaction.is_open:
                 return settlement
+            await self._site.keep_logs(self.claimed.lease)
             self.committed = await self._transaction.commit(settlement)
             return settlement if self.committed else None
         except BaseException as error:
@@ -333,10 +341,16 @@ class Attempt:
             settlement = None
         except Exception:
             logger.exception("task %s: its journal could not be finished", self.context.task_id)
-        orphans = await flow.close()
-        if settlement and (settlement.verdict.final or isinstance(self._waiting, Snoozed)):
+        orphans = await self._close(flow)
+        if settlement and (settlement.verdict.final or isinstance(self._waiting, Anew)):
             self.orphans = orphans
         return settlement
+
+    async def _close(self, flow: Flowing) -> Sequence[UUID]:
+        """Not while children are handed over: the answer says which of them are held here."""
+        if self._offer:
+            await self._offer.heard()
+        return await flow.close()
 
     def _after(self, error: BaseException) -> Settlement | None:
         """What follows from what was raised: by the function, or by stopping it."""

@@ -152,8 +152,7 @@ class Claiming:
                     next_due=None,
                     lanes=self._known or 0,
                 )
-            if len(self._astray) < _MOST_ASTRAY:
-                self._astray.append(astray)
+            self._remember(astray)
             raise error
 
     # ── claims whose answer was lost ─────────────────────────────────────────────────────────
@@ -166,11 +165,19 @@ class Claiming:
         now = self._holding.now()
         return max(0.0, min(one.due for one in self._astray) - now) / 1_000_000
 
-    async def look_for_astray(self) -> list[Claimed]:
+    def went_astray(self, grant: UUID, sent: int) -> None:
+        """Something else took tasks for this worker, and its answer was lost."""
+        self._remember(Astray(grant, sent, self._ask_again))
+
+    def _remember(self, astray: Astray) -> None:
+        if len(self._astray) < _MOST_ASTRAY:
+            self._astray.append(astray)
+
+    async def look_for_astray(self, *, at_once: bool = False) -> list[Claimed]:
         """What those brought that are due to be asked for: soon, and with the next two renewals;
-        then they lapse. Claims go on meanwhile."""
+        then they lapse. Claims go on meanwhile. `at_once`: also those that are not due yet."""
         now, found = self._holding.now(), list[Claimed]()
-        for one in [one for one in self._astray if one.due <= now]:
+        for one in [one for one in self._astray if at_once or one.due <= now]:
             tasks = await self._found(one)
             if tasks or not one.wait():
                 self._astray.remove(one)

@@ -17,6 +17,7 @@ __all__ = ["Looking"]
 
 logger = logging.getLogger("holdfast.worker")
 _FEW = 10  # tasks that somebody may be waiting for; more are a backlog
+_LAST_LOOKS = (0.0, 0.5)  # seconds, one after the other
 _GRACES = 4  # in a row: also those of a low priority get their turn
 
 
@@ -110,6 +111,16 @@ class Looking:
             patience = self._slots().patience
             await self._rest(_sooner(seconds, patience, self._claiming.patience))
             await self._give_way()
+
+    async def last_look(self) -> None:
+        """For claims whose answer was lost, before the worker leaves: what they brought is handed
+        back. Twice, since they may be on their way still."""
+        for pause in _LAST_LOOKS:
+            if self._claiming.patience is None:
+                return
+            await asyncio.sleep(pause)
+            if tasks := await self._claiming.look_for_astray(at_once=True):
+                self.take(tasks)
 
     async def _look_for_astray(self) -> None:
         if self._claiming.patience != 0.0:

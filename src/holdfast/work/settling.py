@@ -10,7 +10,7 @@ from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.observer import Ended, Observer
 from holdfast.store import Working
 from holdfast.tasks.lifecycle import Errored, Facts, settle
-from holdfast.tasks.task import Failure
+from holdfast.tasks.task import Failure, Lease
 from holdfast.work.holding import Holding
 from holdfast.work.logs import TaskLogs
 
@@ -50,6 +50,11 @@ class Settling:
         self._pending.append(ended)
         self._empty.clear()
         self._wake.set()
+
+    async def keep_logs(self, lease: Lease) -> None:
+        """Of one whose end is about to be written elsewhere."""
+        if self._logs:
+            await self._logs.write([lease])
 
     def note(self, ended: Ended) -> None:
         """It was written elsewhere."""

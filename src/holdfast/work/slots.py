@@ -80,6 +80,7 @@ class Slots:
         self._begin_flow, self._adoption = begin_flow, adoption
         self._functions, self._executors = functions, executors
         self._settling, self._hungry = settling, hungry
+        self.keep_logs = settling.keep_logs
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._ahead: deque[tuple[float, Claimed]] = deque()
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot

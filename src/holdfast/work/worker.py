@@ -260,6 +260,7 @@ class Worker:
         await self._slots.drain(max(0.0, over - self._loop.time()))
         with suppress(TimeoutError):
             async with asyncio.timeout(max(over - self._loop.time(), _LAST_WORDS)):
+                await self._looking.last_look()
                 await self._settling.flush()
                 while self._chores:
                     await asyncio.wait(self._chores)

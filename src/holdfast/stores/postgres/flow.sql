@@ -14,7 +14,8 @@ select id, conflicts
 from holdfast.record_steps(:ids, :grants, :step_ids, :positions, :kinds, :names, :step_values)
 
 -- name: restart
-select holdfast.restart(:id, :grant, :payload)
+select whole, accepted, states, parents
+from holdfast.restart(:id, :grant, :payload, :default_tries)
 
 -- name: payload
 select t.payload

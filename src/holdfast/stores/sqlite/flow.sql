@@ -45,8 +45,7 @@ where exists (select 1 from task t where t.id = :id)  -- a parent may be forgott
 -- name: restart.task
 update task
 set payload = :payload
-where id = :id and exists (select 1 from lease l where l.id = :id and l.grant_id = :grant)
-returning id
+where id = :id
 
 -- name: restart.steps
 delete from step

@@ -134,6 +134,18 @@ where e.expires_at <= :now
 order by e.expires_at
 limit :batch
 
+-- Dead letters by their time alone, which nobody has told of: they ended where no worker held them, or as their
+-- holder put them back. What recovery ended it tells itself.
+-- name: expiry.untold
+select o.id, l.type, l.queue
+from outcome o
+cross join task t on t.id = o.id
+cross join lane l on l.id = t.lane
+where o.id = :id
+  and o.state = 'failed'
+  and o.error_type = 'Expired'
+  and (o.worker is null or (o.ended_by = 'holder' and o.error = 'not started again before it expired'))
+
 -- name: expiry.done
 delete from expiry
 where id = :id

@@ -601,10 +601,19 @@ begin
 end $$;
 
 
--- A function that goes on as a new one: other arguments, and an empty journal. Its signals stay.
+-- A function that goes on as a new one: other arguments, and an empty journal; its signals stay. In one with
+-- the settle that ends its last run: nobody ever finds the one without the other.
 
-create function holdfast.restart(p_id uuid, p_grant uuid, p_payload bytea)
-returns boolean
+create function holdfast.restart(
+  p_id uuid,
+  p_grant uuid,
+  p_payload bytea,
+  p_default_tries int,
+  out whole boolean,
+  out accepted uuid[],
+  out states text[],
+  out parents uuid[]
+)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -614,15 +623,16 @@ set enable_mergejoin = off
 set jit = off
 as $$
 begin
-  perform
-  from holdfast.lease l
-  where l.id = p_id
-    and l.grant_id = p_grant
-  for key share;
-  if not found then
-    return false;
+  select s.whole, s.accepted, s.states, s.parents
+  into whole, accepted, states, parents
+  from holdfast.settle(
+    ids => array[p_id], grants => array[p_grant], verdicts => array['snoozed'], delays => array[0::float8],
+    refunds => array[true], alones => null, wakes => null, reasons => null, results => null,
+    error_types => null, errors => null, details => null, seen_ids => null, seen => null,
+    p_by => 'holder', lapsed_only => false, default_tries => p_default_tries
+  ) s;
+  if states = array['snoozed'] then        -- else its time was over, or somebody has cancelled it
+    update holdfast.task t set payload = p_payload where t.id = p_id;
+    delete from holdfast.step s where s.id = p_id;
   end if;
-  update holdfast.task t set payload = p_payload where t.id = p_id;
-  delete from holdfast.step s where s.id = p_id;
-  return true;
 end $$;

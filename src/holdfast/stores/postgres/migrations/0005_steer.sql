@@ -428,7 +428,7 @@ end $$;
 -- Not started in time. What runs just now is looked at again a little later: its settle may put it back.
 
 create function holdfast.expire(p_batch int)
-returns int
+returns table (id uuid, type text, queue text)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -441,7 +441,6 @@ as $$
 declare
   stamp timestamptz := holdfast.clock();   -- a variable can be looked up in an index, a volatile function not
   due uuid[];
-  got record;
 begin
   select array_agg(d.id) into due
   from (
@@ -453,24 +452,35 @@ begin
     for update skip locked
   ) d;
   if due is null then
-    return 0;
+    return;
   end if;
 
-  got := holdfast.withdraw(
+  perform holdfast.withdraw(
     array(select d.id from unnest(due) as d (id) where not exists (select from holdfast.lease l where l.id = d.id)),
     'failed', 'Expired', 'not started before it expired'
   );
 
-  delete from holdfast.expiry e
-  where e.id = any (due)
-    and (
-      exists (select from holdfast.outcome o where o.id = e.id)
-      or not exists (select from holdfast.task t where t.id = e.id and t.expires_at is not null)
-    );
+  return query
+  with done as (
+    delete from holdfast.expiry e
+    where e.id = any (due)
+      and (
+        exists (select from holdfast.outcome o where o.id = e.id)
+        or not exists (select from holdfast.task t where t.id = e.id and t.expires_at is not null)
+      )
+    returning e.id
+  )
+  select o.id, l.type, l.queue
+  from done d
+  join holdfast.outcome o on o.id = any (array[d.id])
+  join holdfast.task t on t.id = any (array[d.id])
+  join holdfast.lane l on l.id = any (array[t.lane])
+  where o.state = 'failed'
+    and o.error_type = 'Expired'
+    and (o.worker is null or (o.ended_by = 'holder' and o.error = 'not started again before it expired'));
   update holdfast.expiry e
   set expires_at = holdfast.clock() + interval '10 seconds'
   where e.id = any (due);
-  return cardinality(got.withdrawn);
 end $$;
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from holdfast.stores.sqlite.procedures.endings import wake
 from holdfast.stores.sqlite.procedures.enqueue import accept
 from holdfast.stores.sqlite.procedures.keys import key_holders
+from holdfast.stores.sqlite.procedures.settle import Answer, settle
 from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
 __all__ = ["news", "progress", "record", "record_steps", "restart", "send_signal"]
@@ -191,12 +192,29 @@ def news(s: Session, *, id: UUID, children: list[UUID]) -> list[tuple[Any, ...]]
     ]
 
 
-def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes) -> list[tuple[bool]]:
-    """A function that goes on as a new one: other arguments, and an empty journal."""
-    if not s.rows("restart.task", id=id, grant=grant, payload=payload):
-        return [(False,)]
-    s.run("restart.steps", id=id)
-    return [(True,)]
+def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes, default_tries: int) -> Answer:
+    """A function that goes on as a new one: other arguments, and an empty journal. In one with the
+    settle that ends its last run: nobody ever finds the one without the other."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("alones", "wakes", "reasons", "error_types", "errors", "details", "seen_ids", "seen")
+    )
+    answer = settle(
+        s,
+        ids=[id],
+        grants=[grant],
+        verdicts=["snoozed"],
+        delays=[0.0],
+        refunds=[True],
+        results=[None],
+        by="holder",
+        lapsed_only=False,
+        default_tries=default_tries,
+        **nothing,
+    )
+    if answer[0][2] == ["snoozed"]:  # else its time was over, or somebody has cancelled it
+        s.run("restart.task", id=id, payload=payload)
+        s.run("restart.steps", id=id)
+    return answer
 
 
 def progress(

@@ -11,7 +11,7 @@ from holdfast.stores.sqlite.procedures.lanes import pools
 from holdfast.stores.sqlite.procedures.settlements import Judged, write
 from holdfast.stores.sqlite.session import Session, bytes_of, json
 
-__all__ = ["refuse", "repair_leases", "settle", "settled"]
+__all__ = ["Answer", "refuse", "repair_leases", "settle", "settled"]
 
 _NAMES = 64  # hex digits of an id and a grant
 _LONGEST = 64 * 1024 * 1024

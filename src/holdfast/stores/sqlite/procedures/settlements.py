@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from holdfast.stores.sqlite.session import FOREVER, Session, micros
+from holdfast.tasks.lifecycle import LATE
 
 __all__ = ["Judged", "write"]
 
@@ -83,10 +84,8 @@ def _end(s: Session, over: Sequence[Judged], by: str) -> None:
             tries=[j.tries for j in over],
             state=[j.ends_as for j in over],
             result=[j.wish["result"] for j in over],
-            error_type=["Expired" if j.late else j.wish["error_type"] for j in over],
-            error=[
-                "not started again before it expired" if j.late else j.wish["error"] for j in over
-            ],
+            error_type=[LATE.type if j.late else j.wish["error_type"] for j in over],
+            error=[LATE.message if j.late else j.wish["error"] for j in over],
         )
 
 

@@ -21,17 +21,19 @@ def lapsed(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def expire(s: Session, *, batch: int) -> list[tuple[int]]:
-    """What runs just now is looked at again a little later: its settle may put it back."""
+def expire(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
+    """What runs just now is looked at again a little later: its settle may put it back. Answers the
+    dead letters that nobody has told of: each once, since its row goes with it."""
     due = [id for (id,) in s.rows("expiry.due", batch=batch)]
     if not due:
-        return [(0,)]
+        return []
     error_type, error = EXPIRED
     ids = [UUID(bytes=id) for id in due]
-    ((withdrawn, _),) = withdraw(s, ids=ids, state="failed", error_type=error_type, error=error)
+    withdraw(s, ids=ids, state="failed", error_type=error_type, error=error)
+    letters = s.each("expiry.untold", id=due)
     s.each("expiry.done", id=due)
     s.each("expiry.again", id=due)
-    return [(len(withdrawn),)]
+    return letters
 
 
 def mark_stale(s: Session, *, after: float) -> list[tuple[int]]:

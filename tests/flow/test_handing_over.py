@@ -1,0 +1,174 @@
+"""Children that are handed over directly, while their parent is stopped: the answer of the write
+says which of them are held here, and whoever misses it looks for them. None of them waits for its
+lease to lapse, and none pays a try for it."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import StoreUnreachable
+from holdfast.work import adoption
+from tests.work.bench import Bench, until
+
+STAYS = 99
+
+
+class Slow:
+    """A store that writes the children which it is told to wait for at once, and answers later."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.hands_over = self.waits = False
+        self.written, self.answer = asyncio.Event(), asyncio.Event()
+        self.error: Exception | None = None
+        self.children: list[UUID] = []
+        self.looks = 0  # for what a grant has brought
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._store, verb)
+
+    async def claimed(self, **asked: Any) -> Any:
+        self.looks += 1
+        return await self._store.claimed(**asked)
+
+    async def record(self, *args: Any, children: Any = (), **rest: Any) -> Any:
+        answer = await self._store.record(*args, children=children, **rest)
+        if not children:
+            return answer
+        self.hands_over = bool(answer.leased)
+        if self.hands_over and self.waits and not self.written.is_set():
+            self.children = answer.children
+            self.written.set()
+            await self.answer.wait()
+            if self.error:
+                raise self.error
+        return answer
+
+
+class Family:
+    """A parent of three, and which of them began."""
+
+    def __init__(self, app: Holdfast, slow: Slow) -> None:
+        self.slow, self.begun = slow, list[int]()
+
+        @app.durable(name="child", max_tries=1)
+        async def child(i: int) -> int:
+            if i >= 0:
+                self.begun.append(i)
+            if i == STAYS:
+                await asyncio.Event().wait()
+            return i
+
+        @app.durable(name="parent")
+        async def parent() -> list[int]:
+            await self.until_idle()
+            return await asyncio.gather(*(child(i) for i in range(3)))
+
+        self.child, self.parent = child, parent
+
+    async def until_idle(self) -> None:
+        """Children go to their queue until their worker has nothing else to do."""
+        while not await Holdfast.step("is it idle", lambda: self.slow.hands_over):
+            await self.child(-1)
+        self.slow.waits = True
+
+
+@pytest.fixture
+async def family(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Family:
+    monkeypatch.setattr(adoption, "_ANSWER", 0.5)
+    client = await bench.app.home.client()
+    slow = Slow(client.store)
+    client.store = slow
+    return Family(bench.app, slow)
+
+
+async def ends(bench: Bench, family: Family) -> list[list[str | None]]:
+    return [await bench.ends(child) for child in family.slow.children]
+
+
+def answer_soon(family: Family) -> None:
+    asyncio.get_running_loop().call_later(0.1, family.slow.answer.set)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["late", "never"])
+async def test_a_drain_in_the_moment_of_the_write_hands_the_children_back(
+    bench: Bench, family: Family, answers: bool
+) -> None:
+    task = await bench.app.dispatch(family.parent)
+    working, lifecycle = await bench.start(drain_timeout=0.0)
+    await family.slow.written.wait()
+    lifecycle.request_drain()
+    if answers:
+        answer_soon(family)
+    await working
+    assert (family.begun, bench.leases()) == ([], 0)
+    assert (family.slow.looks == 0) == answers, "who waits for the answer need not look"
+    assert await ends(bench, family) == [["handed_back"]] * 3
+    async with bench.worker():
+        assert await task.result(timeout=60) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["late", "unheard"])
+async def test_a_cancel_in_the_moment_of_the_write_ends_the_children(
+    bench: Bench, family: Family, answers: bool
+) -> None:
+    task = await bench.app.dispatch(family.parent)
+    async with bench.worker():
+        await family.slow.written.wait()
+        await task.cancel()
+        if not answers:
+            family.slow.error = StoreUnreachable("gone")
+        answer_soon(family)
+        await until(lambda: bench.leases() == 0)
+    assert all(len(one) == 1 and "lost" not in one for one in await ends(bench, family))
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["late", "never"])
+async def test_a_lease_that_is_lost_in_the_moment_of_the_write_takes_no_child_along(
+    bench: Bench, family: Family, answers: bool
+) -> None:
+    task = await bench.app.dispatch(family.parent)
+    async with bench.worker():
+        await family.slow.written.wait()
+        await (await bench.store()).revoke(task.id, 1)
+        if answers:
+            answer_soon(family)
+        assert await task.result(timeout=60) == [0, 1, 2]
+    assert sorted(family.begun) == [0, 1, 2]
+    assert await ends(bench, family) == [["done"]] * 3
+
+
+async def test_a_store_that_goes_away_in_the_moment_of_the_write_takes_no_child_along(
+    bench: Bench, family: Family
+) -> None:
+    """It was written, nobody heard so, and as the same is asked again the lease is lost."""
+    task = await bench.app.dispatch(family.parent)
+    async with bench.worker(heartbeat_interval=60.0):
+        await family.slow.written.wait()
+        await (await bench.store()).revoke(task.id, 1)
+        family.slow.error = StoreUnreachable("gone")
+        family.slow.answer.set()
+        assert await task.result(timeout=60) == [0, 1, 2]
+    assert sorted(family.begun) == [0, 1, 2]
+    assert await ends(bench, family) == [["done"]] * 3
+
+
+async def test_a_function_that_leaves_a_child_behind_leaves_none_astray(
+    bench: Bench, family: Family
+) -> None:
+    @bench.app.durable(name="leaves")
+    async def leaves() -> str:
+        await family.until_idle()
+        left = asyncio.ensure_future(family.child(STAYS))
+        await family.slow.written.wait()
+        answer_soon(family)
+        return "left" if not left.done() else "done"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(leaves)
+        assert await task.result(timeout=60) == "left"
+        await until(lambda: bench.leases() == 0)
+    assert await ends(bench, family) == [["cancelled"]]
