@@ -6,7 +6,7 @@ verb may be asked again after a lost answer, since ids are made by the caller; o
 not: ask `claimed` with its grant what it brought, and claim anew with a new one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -450,7 +450,14 @@ class Requests(Protocol):
         ...
 
     async def end_request(
-        self, scope: str, key: str, *, token: UUID, status: int, body: bytes
+        self,
+        scope: str,
+        key: str,
+        *,
+        token: UUID,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
     ) -> bool:
         """False: it took too long, and another one does it now."""
         ...

@@ -71,13 +71,16 @@ class Line:
         query: dict[str, Any] | None = None,
         body: bytes | None = None,
         patience: float = 0.0,
+        key: str | None = None,
     ) -> Answer:
         """`patience`: seconds that the other side may take beyond the usual."""
+        if key is not None and not (key.isascii() and key.isprintable() and key):
+            raise InvalidInput("an idempotency key is a line of ASCII characters")
         given = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         target = f"{self._prefix}{path}" + (f"?{urlencode(given)}" if given else "")
         conn = self._connection()
         asked = asyncio.get_running_loop().run_in_executor(
-            None, self._exchange, conn, method, target, body, patience
+            None, self._exchange, conn, method, target, body, patience, key
         )
         try:
             return await asked
@@ -100,10 +103,13 @@ class Line:
         target: str,
         body: bytes | None,
         patience: float,
+        key: str | None,
     ) -> Answer:
         headers = {"Accept": "application/json", "User-Agent": f"holdfast/{__version__}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:

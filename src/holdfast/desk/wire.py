@@ -63,10 +63,14 @@ class Asking:
         body: Any = None,
         of: HoldfastError | None = None,
         patience: float = 0.0,
+        key: str | None = None,
     ) -> T:
-        """`of`: what it means that nobody knows the thing that was asked for."""
+        """`of`: what it means that nobody knows the thing that was asked for; `key`: asked twice
+        with the same, it is done once."""
         data = None if body is None else msgspec.json.encode(body)
-        answer = await self._line.ask(method, path, query=query, body=data, patience=patience)
+        answer = await self._line.ask(
+            method, path, query=query, body=data, patience=patience, key=key
+        )
         if not 200 <= answer.status < 300:
             self._raise(answer, of)
         try:

@@ -38,7 +38,7 @@ class NewWorker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     queues: Names | None = None
     tags: Names | None = None
     capabilities: Names = []
-    max_concurrent: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    max_concurrent: Annotated[int, Meta(ge=1, le=1000)] = 1
     hostname: Annotated[str, Meta(max_length=200)] = ""
     version: Annotated[str, Meta(max_length=100)] = ""
 

@@ -26,6 +26,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     id: int
     name: str
+    tenant: str | None = None
     host: str = ""
     version: str = ""
     types: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def record(self, active: int = 0, status: str = "ready") -> WorkerRecord:
         return WorkerRecord(
             id=self.id,
+            tenant=self.tenant,
             name=self.name,
             host=self.host,
             version=self.version,
@@ -45,7 +47,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             tags=self.tags or (),
             capabilities=self.capabilities,
             slots=self.slots,
-            active=active,
+            active=min(active, self.slots),
             status=status,
         )
 

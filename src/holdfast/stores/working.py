@@ -15,7 +15,7 @@ from holdfast.ids import new_grant
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
 from holdfast.tasks.lifecycle import Settlement, Verdict
-from holdfast.tasks.names import check_priority
+from holdfast.tasks.names import check_name, check_priority
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
 
@@ -45,6 +45,7 @@ class Working(Base):
         rows = await self._call(
             "register",
             id=worker.id,
+            tenant=None if worker.tenant is None else check_name("tenant", worker.tenant),
             name=plain(worker.name, 200),
             host=plain(worker.host, 200),
             pid=worker.pid,

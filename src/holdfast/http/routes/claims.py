@@ -38,11 +38,14 @@ routes = Routes("worker protocol")
     "/v1/workers", scope="workers:lease", once=False, body=NewWorker, answers={201: Registered}
 )
 async def register_worker(ask: Ask) -> Response:
-    """Register one start of a worker. It lives as long as it claims."""
+    """Register one start of a worker. It lives as long as it claims. One that comes with a key of a
+    tenant is that tenant's: it counts in nobody else's numbers."""
     wish: NewWorker = ask.body
+    ask.house.registrations.take(ask.caller.name)
     worker = RemoteWorker(
         id=new_worker_id(),
         name=wish.worker_id,
+        tenant=ask.caller.tenant,
         host=wish.hostname,
         version=wish.version,
         types=tuple(sorted({check_type(type) for type in wish.types})),
@@ -79,7 +82,7 @@ async def claim_tasks(ask: Ask) -> Response:
         active=wish.active,
         lease=lease,
         wait=wish.wait,
-        is_gone=ask.request.is_disconnected,
+        is_gone=lambda: _is_gone(ask),
     )
     data = [_shown(ask, task, worker, lease) for task in found.tasks]
     return json(Claimable(data=data, drain=found.drain))
@@ -127,6 +130,10 @@ async def settle_lease(ask: Ask) -> Response:
     """End the attempt. Twice is harmless; 409 `lease_lost`: too late, nothing was written."""
     settlement = await ask.house.granting.settle(_held(ask), _outcome(ask.body))
     return json(Settled(ended=settlement.verdict.value))
+
+
+async def _is_gone(ask: Ask) -> bool:
+    return await ask.request.is_disconnected() or not await ask.is_admitted()
 
 
 def _worker(ask: Ask) -> RemoteWorker:
