@@ -1,4 +1,4 @@
-"""How streams and long answers end: with the key that asked, and with a client that does not read."""
+"""How streams and long answers end: with the key that asked, or since nobody reads them."""
 
 import asyncio
 import select

@@ -98,8 +98,8 @@ class Fleet(Base):
         return worker_view(worker)
 
     async def _called(self, name: str) -> list[WorkerRecord]:
-        """One by its id; by a name those that live, or else the last that did. Anybody may choose any
-        name: so a name means one's own workers, and another tenant's is known by its id alone."""
+        """One by its id; by a name those that live, or else the last that did. Anybody may choose
+        any name: so it means one's own workers, and another tenant's is known by its id alone."""
         visible = await self._visible()
         if by_id := [worker for worker in visible if str(worker.id) == name]:
             return by_id
@@ -128,9 +128,7 @@ class Fleet(Base):
         tenant = self._caller.tenant
         found = await self._store.leases(lapsed=expired, tenant=tenant, limit=limit)
         return [
-            lease_shape(one)
-            for one in found
-            if worker in (None, one.worker_name, str(one.worker))
+            lease_shape(one) for one in found if worker in (None, one.worker_name, str(one.worker))
         ]
 
     # ── recovery ─────────────────────────────────────────────────────────────────────────────

@@ -1,10 +1,12 @@
 """The worker protocol: register, claim, renew, report, settle. A lease is a signed token."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
 from starlette.responses import Response
 
+from holdfast.executors.failures import failure_told
 from holdfast.http.protocol import (
     Claim,
     Claimable,
@@ -23,11 +25,12 @@ from holdfast.http.rendering import json
 from holdfast.http.routing import Ask, Routes
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import new_worker_id
+from holdfast.redaction import scrub
 from holdfast.tasks.durations import duration
 from holdfast.tasks.lifecycle import Cancelled, Done, Errored, HandedBack, Outcome, Snoozed
 from holdfast.tasks.names import check_labels, check_type
 from holdfast.tasks.payload import encode
-from holdfast.tasks.task import Claimed, Failure
+from holdfast.tasks.task import Claimed
 
 __all__ = ["routes"]
 
@@ -112,9 +115,11 @@ async def renew_lease(ask: Ask) -> Response:
 )
 async def report_progress(ask: Ask) -> Response:
     """Say how far it is. 409 `lease_lost`: stop the work."""
-    said: Reported = ask.body
+    said, held, message = ask.body, _held(ask), ask.body.message
     saved = None if said.save is None else encode(said.save)
-    await ask.house.granting.progress(_held(ask), said.percent, said.message, saved)
+    if message is not None:
+        message = scrub(message, await ask.house.granting.secrets(held))
+    await ask.house.granting.progress(held, said.percent, message, saved)
     return Response(status_code=204)
 
 
@@ -128,7 +133,8 @@ async def report_progress(ask: Ask) -> Response:
 )
 async def settle_lease(ask: Ask) -> Response:
     """End the attempt. Twice is harmless; 409 `lease_lost`: too late, nothing was written."""
-    settlement = await ask.house.granting.settle(_held(ask), _outcome(ask.body))
+    held = _held(ask)
+    settlement = await ask.house.granting.settle(held, await _outcome(ask, held))
     return json(Settled(ended=settlement.verdict.value))
 
 
@@ -144,7 +150,8 @@ def _held(ask: Ask) -> HeldLease:
     return ask.house.tokens.take(ask.path["token"], HeldLease, ask.caller)
 
 
-def _outcome(said: Settle) -> Outcome:
+async def _outcome(ask: Ask, held: HeldLease) -> Outcome:
+    said: Settle = ask.body
     match said.outcome:
         case "done":
             return Done(encode(said.result))
@@ -155,9 +162,14 @@ def _outcome(said: Settle) -> Outcome:
         case "handed_back":
             return HandedBack()
         case "failed":
-            error = said.error or SettleError()
-            detail = encode({"traceback": error.traceback}) if error.traceback else None
-            failure = Failure(type=error.type, message=error.message, detail=detail)
+            told, secrets = said.error or SettleError(), await ask.house.granting.secrets(held)
+            failure = await asyncio.to_thread(  # both may be long
+                failure_told,
+                told.type,
+                told.message,
+                told.traceback,
+                lambda text: scrub(text, secrets),
+            )
             return Errored(failure, said.retryable)
 
 

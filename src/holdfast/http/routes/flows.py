@@ -52,8 +52,8 @@ async def export_flow(ask: Ask) -> Response:
     errors=(409,),
 )
 async def send_signal(ask: Ask) -> Response:
-    """Queue a signal. With an `Idempotency-Key` it is sent once, also where an answer was lost. 409:
-    the function has ended."""
+    """Queue a signal. With an `Idempotency-Key` it is sent once, also where an answer was lost.
+    409: the function has ended."""
     sent = await ask.desk.signal(
         ask.path["task_id"],
         ask.path["name"],
