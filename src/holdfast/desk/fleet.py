@@ -73,7 +73,8 @@ class Fleet(Base):
         """Why nothing of it runs, or runs no faster."""
         queue, workers = await asyncio.gather(self.queue(name), self._store.workers())
         ours = [worker for worker in workers if self._counts(worker)]
-        return _why(queue, ours, [worker for worker in workers if worker not in ours])
+        theirs = [] if self._caller.tenant else [w for w in workers if w.tenant is not None]
+        return _why(queue, ours, theirs)
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 

@@ -32,13 +32,14 @@ class StoredKeys:
         self._all: tuple[int, dict[str, KeyRecord]] | None = None
         self._looking = asyncio.Lock()
         self._touched: dict[str, int] = {}
-        self._any: tuple[int, bool] | None = None
+        self._any = False
 
     async def caller(self, key: str, *, sparing: bool = False) -> Caller | None:
         shown = read(key)
         if shown is None:
             return None
-        record = await (self._among_all(shown.id) if sparing else self._record(shown.id))
+        id = shown.id
+        record = (await self._everything()).get(id) if sparing else await self._record(id)
         proved = shown.proves(record.digest if record else _NOBODY)  # as long for a wrong id
         if not (proved and record and record.is_valid):
             return None
@@ -51,10 +52,8 @@ class StoredKeys:
 
     async def any(self) -> bool:
         """Also those that were revoked: a door that had a lock stays locked."""
-        now = self._clock.boot()
-        if self._any is None or (not self._any[1] and now - self._any[0] >= _FRESH):
-            self._any = (now, bool(await (await self._store()).keys()))
-        return self._any[1]
+        self._any = self._any or bool(await self._everything())
+        return self._any
 
     async def _record(self, id: str) -> KeyRecord | None:
         now = self._clock.boot()
@@ -70,14 +69,14 @@ class StoredKeys:
             self._known.popitem(last=False)
         return record
 
-    async def _among_all(self, id: str) -> KeyRecord | None:
-        """Of all keys, which are read every half second, however many ask."""
+    async def _everything(self) -> dict[str, KeyRecord]:
+        """All keys by their ids: read every half second at most, however many ask."""
         async with self._looking:
             now = self._clock.boot()
             if self._all is None or now - self._all[0] >= _FRESH:
                 found = await (await self._store()).keys()
                 self._all = (now, {record.id: record for record in found})
-            return self._all[1].get(id)
+            return self._all[1]
 
     async def _touch(self, id: str) -> None:
         now = self._clock.boot()
