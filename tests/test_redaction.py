@@ -26,6 +26,12 @@ def test_positional_arguments_are_known_by_their_names() -> None:
     assert plain.values(msgspec.json.encode(call), ("user", "password")) == {"s3cret"}
 
 
+def test_positional_arguments_without_names_are_hidden_all() -> None:
+    call = msgspec.json.encode({"args": ["ann", {"a": 1}], "kwargs": {"b": 2}})
+    found = msgspec.json.decode(plain.hide(call, None))
+    assert found == {"args": [HIDDEN, HIDDEN], "kwargs": {"b": 2}}
+
+
 def test_what_has_no_such_field_is_byte_for_byte_what_it_was() -> None:
     data = b'{"a":  1.0, "b": [12345678901234567890]}'
     assert plain.hide(data) is data

@@ -56,3 +56,11 @@ def test_a_ring_is_read_from_text() -> None:
         with pytest.raises(InvalidInput):
             KeyRing.parse(bad)
     assert made not in repr(KeyRing.parse(f"a:{made}"))
+
+
+@pytest.mark.parametrize("wrong", ["one {}", "{}:one", "{}", "one:two:{}", "one:{}x", "one:{0}{0}"])
+def test_a_ring_that_is_written_wrong_is_refused_without_being_repeated(wrong: str) -> None:
+    key = KeyRing.make()
+    with pytest.raises(InvalidInput) as error:
+        KeyRing.parse(wrong.format(key))
+    assert key[:20] not in str(error.value)

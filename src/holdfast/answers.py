@@ -117,6 +117,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One start of a worker process. `id` is random per start; `name` is for people.
 
+    `tenant`: whose key it came with; None: it is one of the house's own.
     `types`: the functions that it knows, as `name` or `name@version`.
     `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
     """
@@ -140,6 +141,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     loop_lag: float = 0.0
     started_at: datetime | None = None
     last_heartbeat: datetime | None = None
+    tenant: str | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What a store promises to keep for the faces: keys, the audit, requests, logs, bulk operations,
 numbers. Kept by `holdfast.stores`, as the rest of `holdfast.store`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -97,7 +97,14 @@ class Requests(Protocol):
         ...
 
     async def end_request(
-        self, scope: str, key: str, *, token: UUID, status: int, body: bytes
+        self,
+        scope: str,
+        key: str,
+        *,
+        token: UUID,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
     ) -> bool:
         """False: it took too long, and another one does it now."""
         ...

@@ -173,16 +173,22 @@ class Client:
         return answer
 
     async def send_signal(
-        self, task: "TaskHandle[Any] | UUID | str", name: str, payload: Any = None
+        self,
+        task: "TaskHandle[Any] | UUID | str",
+        name: str,
+        payload: Any = None,
+        *,
+        signal: UUID | None = None,
     ) -> bool:
-        """Queue a signal for a durable function; False: it has ended."""
+        """Queue a signal for a durable function; False: it has ended. `signal`: its id, where the
+        caller has one: the same is sent once."""
         id, data = task_id(task), encode(payload)
 
         async def do(base: UUID | None) -> bytes:
             return encode(await self._send(id, base or new_id(), name, data))
 
-        if (context := entered()) is None:
-            return await self._send(id, new_id(), name, data)
+        if signal is not None or (context := entered()) is None:
+            return await self._send(id, signal or new_id(), name, data)
         said = blake2b(f"{id} {name} ".encode() + data, digest_size=16).hexdigest()
         sent: bool = decode(await context.once(f"send {name}"[:200], said, do), bool)
         return sent

@@ -243,7 +243,8 @@ class Context:
         In a coroutine it is awaited; in a sync function it is written when the call returns.
         """
         data = None if save is None else encode(save)
-        return self.keeper.progress(percent, message, data)
+        told = self.scrub(message) if isinstance(message, str) else message
+        return self.keeper.progress(percent, told, data)
 
     async def saved(self, type: Any = Any) -> Any:
         """What the last `progress(save=...)` of any attempt of this task saved, or None."""

@@ -53,7 +53,9 @@ def _reasons(standing: Standing, workers: Sequence[WorkerRecord]) -> Iterator[Re
         yield Reason(f"it is not due for another {_span(standing.due)}", "retry it to run it now")
     if standing.queue_paused:
         yield Reason(f"queue {standing.lane.queue!r} is paused", "resume the queue")
-    yield from _unserved(standing.lane, [w for w in workers if w.status in _LIVE])
+    theirs = (None, standing.lane.tenant)  # another tenant's worker is no help, and not named
+    live = [w for w in workers if w.status in _LIVE and w.tenant in theirs]
+    yield from _unserved(standing.lane, live)
     for gate in standing.gates:
         yield from _limited(gate, standing)
 

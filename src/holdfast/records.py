@@ -68,6 +68,7 @@ class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     state: Literal["new", "running", "done", "other"]
     status: int | None = None
+    headers: dict[str, str] = {}
     body: bytes | None = None
 
 

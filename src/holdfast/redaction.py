@@ -22,16 +22,20 @@ class Redaction:
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = frozenset(map(_plain, (*_NAMES, *names)))
 
-    def hide(self, data: bytes, places: Sequence[str] = ()) -> bytes:
-        """JSON without the values of such fields. `places`: the names of positional arguments."""
+    def hide(self, data: bytes, places: Sequence[str] | None = ()) -> bytes:
+        """JSON without the values of such fields. `places`: the names of positional arguments;
+        None: they have names that nobody here knows, so any of them may be such a field."""
         try:
             value = msgspec.json.decode(data)
         except msgspec.MsgspecError:
             return data
         hidden = self._hidden(value)
-        if places and isinstance(hidden, dict) and isinstance(hidden.get("args"), list):
-            args = [HIDDEN if self._is_secret(n) else a for a, n in _placed(hidden["args"], places)]
-            hidden["args"] = args
+        if isinstance(hidden, dict) and isinstance(hidden.get("args"), list):
+            args = hidden["args"]
+            hidden["args"] = [
+                HIDDEN if places is None or self._is_secret(name) else arg
+                for arg, name in _placed(args, places or ())
+            ]
         return data if hidden == value else msgspec.json.encode(hidden)
 
     def values(self, data: bytes, places: Sequence[str] = ()) -> frozenset[str]:

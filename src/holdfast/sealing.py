@@ -31,9 +31,9 @@ class KeyRing:
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         if not keys:
             raise InvalidInput("a key ring needs a key: name:base64 of 32 random bytes")
-        for name, key in keys.items():
-            if not _NAME.fullmatch(name):
-                raise InvalidInput(f"a key is named by letters, digits, _ and -, not {name!r:.50}")
+        for number, (name, key) in enumerate(keys.items(), start=1):
+            if not _NAME.fullmatch(name):  # not repeated: it may be the key itself, misplaced
+                raise InvalidInput(f"key {number} must be named by letters, digits, _ and -")
             if len(key) != 32:
                 raise InvalidInput(f"key {name!r} must have 32 bytes, it has {len(key)}")
         self._keys = {name: _Key(key) for name, key in keys.items()}
@@ -46,7 +46,8 @@ class KeyRing:
     def parse(cls, text: str) -> "KeyRing":
         """`name:base64,older:base64`, as the environment has it."""
         keys: dict[str, bytes] = {}
-        for part in filter(None, (part.strip() for part in text.split(","))):
+        parts = filter(None, (part.strip() for part in text.split(",")))
+        for number, part in enumerate(parts, start=1):
             name, colon, key = part.partition(":")
             try:
                 keys[name] = base64.b64decode(key, validate=True)
@@ -54,7 +55,7 @@ class KeyRing:
                 colon = ""
             if not colon:
                 raise InvalidInput(
-                    f"key {name!r:.50} is not name:base64; a key is the base64 of 32 random bytes"
+                    f"key {number} is not name:base64; a key is the base64 of 32 random bytes"
                 )
         return cls(keys)
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
@@ -82,6 +83,29 @@ def test_a_queue_without_workers_is_found(either: Shell):
     assert "--queues lonely" in found["HF105"]["fix"]
     either.says("queues", "pause", "lonely")
     assert visit(either)[1]["HF105"]["status"] == "ok"
+
+
+def test_a_queue_that_only_tenants_workers_serve_is_found(either: Shell):
+    async def act(store: Any) -> None:
+        await store.register(msgspec.structs.replace(WEB, tenant="acme", queues=()))
+        await put_one(store, "t", queue="lonely")
+
+    plant(either, act)
+    _, found = visit(either)
+    assert found["HF105"]["status"] == "warn"
+    assert found["HF105"]["message"] == "only workers of tenants serve lonely (1 due)"
+
+
+def test_a_tenants_worker_does_not_hide_a_silent_one_of_its_name(either: Shell):
+    async def act(store: Any) -> None:
+        await store.register(GONE)
+        await put_one(store, "t")
+        await claim_one(store, worker=GONE.id)
+        await store.mark_stale(timedelta(0))
+        await store.register(msgspec.structs.replace(GONE, id=77, tenant="acme"))
+
+    plant(either, act)
+    assert visit(either)[1]["HF106"]["status"] == "fail"
 
 
 def test_a_silent_worker_that_holds_leases_is_found(either: Shell):

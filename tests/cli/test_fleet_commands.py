@@ -29,9 +29,9 @@ mail: 1 claimable, 0 running
     holdfast tasks show ID says more"""
 
 WORKERS = """\
-worker|state|slots|queues|heartbeat|loop lag|claimed|recovered|version
-gone:2|ready|0/4|all|TIME|SPAN|0|0|1.0
-web:1|ready|1/8|default,mail|TIME|SPAN|4|0|1.0"""
+worker|tenant|state|slots|queues|heartbeat|loop lag|claimed|recovered|version
+gone:2||ready|0/4|all|TIME|SPAN|0|0|1.0
+web:1||ready|1/8|default,mail|TIME|SPAN|4|0|1.0"""
 
 LEASES = """\
 task|type|queue|holder|fence|try|since|until|left

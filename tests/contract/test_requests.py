@@ -25,6 +25,18 @@ async def test_the_first_is_new_and_those_that_follow_hear_its_answer(store):
     assert (again.state, again.status, again.body) == ("done", 201, b'{"id": 7}')
 
 
+async def test_the_headers_of_an_answer_are_kept_with_it(store, clock):
+    token, headers = new_grant(), {"location": "/v1/operations/7", "x-note": "grün"}
+    await _begin(store, token=token)
+    await store.end_request(*NAME, token=token, status=202, body=b"", headers=headers)
+    assert (await _begin(store)).headers == headers
+    assert (await _begin(store, ANOTHER)).headers == {}
+    await clock.advance(86_401)
+    assert (await _begin(store)).state == "new"
+    await clock.advance(61)
+    assert (await _begin(store)).headers == {}, "of a request that is done anew"
+
+
 async def test_of_many_at_once_one_is_new(store, keeper):
     asked = await asyncio.gather(*(_begin(keeper.store()) for _ in range(8)))
     assert sorted(a.state for a in asked) == ["new"] + ["running"] * 7

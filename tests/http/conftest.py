@@ -20,7 +20,7 @@ class SomeKeys:
     def __init__(self, **callers: Caller) -> None:
         self._callers = callers
 
-    async def caller(self, key: str) -> Caller | None:
+    async def caller(self, key: str, *, sparing: bool = False) -> Caller | None:
         return self._callers.get(key)
 
     async def any(self) -> bool:

@@ -226,7 +226,7 @@ async def test_forged_and_foreign_tokens_are_refused(app: Holdfast):
         assert (await one.get(f"/v1/tasks/{id}")).json()["status"] == "running"
     async with asking(app, "one", keys=[keys]) as elsewhere:  # another server, another seal
         answer = await elsewhere.post(f"/v1/leases/{lease}:renew", json={})
-        assert code(answer) == "not_yours"
+        assert (answer.status_code, code(answer)) == (403, "signed_elsewhere")
 
 
 async def test_a_claim_waits_for_work(http):

@@ -8,9 +8,12 @@ from starlette.routing import Mount
 
 from holdfast import Holdfast
 from holdfast.desk.caller import SCOPES, Caller
+from holdfast.desk.papers import KeyWish
 from holdfast.errors import InvalidInput
 from holdfast.http.routes import ALL
 from holdfast.http.routing import PUBLIC, Routes
+from holdfast.records import KeyRecord
+from holdfast.stores.keys import Keys as StoredOnes
 from tests.http.conftest import KEY, SomeKeys, asking, asking_api, code
 
 ROUTES = [route for table in ALL for route in table]
@@ -200,6 +203,97 @@ async def test_wrong_keys_are_put_off_by_address_and_good_ones_are_not(local):
         assert codes[0] == 401
         assert codes[-1] == 429
         assert (await good.get("/v1/queues")).status_code == 200
+
+
+class Lookups:
+    """How often the store was asked for keys: for one of them, and for all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.one = self.all = 0
+        one, many = StoredOnes.key, StoredOnes.keys
+
+        async def key(keys: StoredOnes, id: str) -> KeyRecord | None:
+            self.one += 1
+            return await one(keys, id)
+
+        async def keys(keys: StoredOnes) -> list[KeyRecord]:
+            self.all += 1
+            return await many(keys)
+
+        monkeypatch.setattr(StoredOnes, "key", key)
+        monkeypatch.setattr(StoredOnes, "keys", keys)
+
+
+async def stored_key(app: Holdfast) -> str:
+    made = await (await app.desk()).create_key(KeyWish(name="ci", scopes=["viewer"]))
+    return made.key
+
+
+def guess(n: int) -> str:
+    return f"hf_{n:08}_{'x' * 32}"
+
+
+async def test_keys_that_somebody_tries_are_counted_before_they_are_looked_up(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+):
+    await stored_key(app)
+    lookups = Lookups(monkeypatch)
+    async with asking(app) as http:
+        tries = [
+            http.get("/v1/queues", headers={"Authorization": f"Bearer {guess(n)}"})
+            for n in range(400)
+        ]
+        began = app.home.clock.boot()
+        codes = [answer.status_code for answer in await asyncio.gather(*tries)]
+        seconds = (app.home.clock.boot() - began) / 1_000_000
+    assert codes[0] == 401
+    assert codes.count(429) > 100
+    assert lookups.one <= 50 + 5 * seconds + 1
+    assert lookups.all <= 2 * seconds + 3  # the door asks too: whether there are any
+
+
+async def test_a_good_key_comes_in_from_where_somebody_tries_others(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+):
+    """Also one that this process has never seen, and from behind the same proxy."""
+    good, revoked = await stored_key(app), await stored_key(app)
+    await (await app.desk()).revoke_key(revoked.split("_")[1])
+    async with asking(app) as http:
+
+        async def shows(key: str) -> int:
+            answer = await http.get("/v1/queues", headers={"Authorization": f"Bearer {key}"})
+            return answer.status_code
+
+        for n in range(60):
+            await shows(guess(n))
+        assert await shows(guess(99)) == 429
+        lookups = Lookups(monkeypatch)
+        for _ in range(5):
+            assert await shows(good) == 200
+        assert lookups.one == 0
+        for wrong in (good[:-1] + ("a" if good[-1] != "a" else "b"), revoked):
+            assert await shows(wrong) == 429
+
+
+async def test_a_good_key_costs_its_address_nothing(app: Holdfast):
+    good = await stored_key(app)
+    async with asking(app, good) as http:
+        answers = await asyncio.gather(*(http.get("/v1/queues") for _ in range(200)))
+        assert {answer.status_code for answer in answers} == {200}
+        wrong = await http.get("/v1/queues", headers={"Authorization": f"Bearer {guess(1)}"})
+        assert wrong.status_code == 401
+
+
+async def test_one_network_of_ipv6_is_one_address(local: Holdfast):
+    api = local.asgi(api_key=KEY)
+    codes = []
+    for n in range(80):
+        async with asking_api(api, "wrong", client=f"2001:db8:1:2::{n:x}") as http:
+            codes.append((await http.get("/v1/queues")).status_code)
+    assert codes[-1] == 429
+    for other in ("2001:db8:1:3::1", "192.0.2.1", "::ffff:192.0.2.2"):
+        async with asking_api(api, "wrong", client=other) as http:
+            assert (await http.get("/v1/queues")).status_code == 401
 
 
 async def test_it_can_be_mounted_under_a_prefix(local):

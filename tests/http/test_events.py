@@ -13,6 +13,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.desk.caller import Caller
 from holdfast.http import hub as hubs
+from holdfast.http import streaming
 from holdfast.http.hub import Hub
 from holdfast.http.serving import serve
 from tests.http.conftest import SomeKeys, asking, code
@@ -47,7 +48,7 @@ class Stream:
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         id = None
-        while line := await self._reader.readline():
+        while line := await self.line():
             name, _, value = line.decode().rstrip("\r\n").partition(": ")
             if name == "id":
                 id = int(value)
@@ -57,7 +58,9 @@ class Stream:
                 yield event
 
     async def line(self) -> bytes:
-        return await self._reader.readline()
+        """Nothing at the end: its connection may go on."""
+        line = await self._reader.readline()
+        return b"" if line == b"0\r\n" else line
 
     def kill(self) -> None:
         self._writer.transport.abort()
@@ -188,7 +191,8 @@ async def test_a_stream_begins_now_and_may_be_of_some_types(app: Holdfast):
 
 
 async def test_a_quiet_stream_gives_a_sign_of_life(local: Holdfast, monkeypatch):
-    monkeypatch.setattr(hubs, "_QUIET", 0.05)
+    monkeypatch.setattr(streaming, "_QUIET", 0.05)
+    monkeypatch.setattr(hubs, "_TICK", 0.05)
     async with served(local) as server:
         stream = await server.stream()
         while b": still here" not in await stream.line():

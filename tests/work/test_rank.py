@@ -35,6 +35,7 @@ def worker(id: int, priority: int, **rest: Any) -> WorkerRecord:
         ([worker(2, 5, queues=("a", "b"))], 1),
         ([worker(2, 5, tags=("y",))], 0),
         ([worker(2, 5, tags=("x",))], 1),
+        ([worker(2, 5, tenant="acme")], 0),
     ],
 )
 def test_a_worker_waits_one_step_for_each_higher_priority_that_could_take_it(others, steps):

@@ -20,9 +20,15 @@ class Executors:
     is right where a process that imports the app has all that its functions need.
     """
 
-    def __init__(self, *, freed: Callable[[], None], spawn_suspects: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        freed: Callable[[], None],
+        spawn_suspects: bool = False,
+        redact: tuple[str, ...] = (),
+    ) -> None:
         self._spawn_suspects = spawn_suspects
-        self._coroutine, self._process = CoroutineExecutor(), ProcessExecutor()
+        self._coroutine, self._process = CoroutineExecutor(), ProcessExecutor(redact=redact)
         self._thread = ThreadExecutor(freed=freed)
 
     @property

@@ -104,7 +104,9 @@ async def _serve(
     told = [observer.for_worker(name, lifecycle.overview) for observer in observers]
     observer = Many([LogObserver(name), *told])
     executors = Executors(
-        freed=lambda: worker.freed(), spawn_suspects=wanted.spawn_suspects or False
+        freed=lambda: worker.freed(),
+        spawn_suspects=wanted.spawn_suspects or False,
+        redact=app.config.redact,
     )
     try:
         client = await app.home.client()

@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -59,11 +59,12 @@ class Asking:
         self.store, self._api, self._token_file = store, api, token_file
         self.out = Printer(output, time)
 
-    def ask(self, question: Callable[[Desk], Awaitable[T]]) -> T:
-        """Open the desk, ask, close it."""
+    def ask(self, question: Callable[[Desk], Awaitable[T]], *, knowing: bool = False) -> T:
+        """Open the desk, ask, close it. `knowing`: its functions help, where HOLDFAST_APP says
+        where they are and they can be imported."""
 
         async def asked() -> T:
-            async with self.desk() as desk:
+            async with self.desk(knowing=knowing) as desk:
                 return await question(desk)
 
         return asyncio.run(asked())
@@ -75,7 +76,7 @@ class Asking:
         return self._api or (None if self.store else config.read(os.environ).api)
 
     @asynccontextmanager
-    async def desk(self) -> AsyncIterator[Desk]:
+    async def desk(self, *, knowing: bool = False) -> AsyncIterator[Desk]:
         if url := self.api:
             from holdfast.desk.remote import RemoteDesk
 
@@ -87,6 +88,12 @@ class Asking:
         from holdfast.desk.caller import Caller
 
         async with local_app(self.store) as app:
+            place = app.config.app if knowing else None
+            if place is not None:
+                from holdfast.cli.loading import load_app
+
+                with suppress(Stop):
+                    app.functions = load_app(place).functions
             yield await app.desk(Caller(name=whoami()))
 
     def _token(self) -> str | None:

@@ -91,7 +91,7 @@ def show(at: Asking, task: UUID) -> None:
     async def both(desk: Any) -> tuple[Story, bytes]:
         return await Story.of(desk, task), await desk.arguments(task)
 
-    story, arguments = at.ask(both)
+    story, arguments = at.ask(both, knowing=True)
     tell(at.out, story, arguments=arguments)
 
 

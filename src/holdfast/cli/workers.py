@@ -16,6 +16,7 @@ __all__ = ["WORKERS", "workers"]
 
 WORKERS = (
     Column("worker", lambda w: w.worker_id),
+    Column("tenant", lambda w: w.tenant_id),
     Column("state", lambda w: w.status.upper() if w.status == "stale" else w.status),
     Column("slots", lambda w: f"{w.active}/{w.max_concurrent}"),
     Column("queues", lambda w: w.queues or "all"),
@@ -52,7 +53,7 @@ def show(at: Asking, worker: str) -> None:
 
     async def both(desk: Desk) -> tuple[WorkerView, list[LeaseShape]]:
         found = await desk.worker(worker)
-        return found, await desk.leases(worker=found.worker_id)
+        return found, await desk.leases(worker=found.id)
 
     found, held = at.ask(both)
     at.out.one(found, _facts)
@@ -67,7 +68,8 @@ def show(at: Asking, worker: str) -> None:
 @click.argument("worker")
 @asks
 def drain(at: Asking, worker: str) -> None:
-    """Ask a WORKER to claim nothing more, finish what it holds, and leave.
+    """Ask a WORKER, by its name or its registry id, to claim nothing more, finish what it holds,
+    and leave.
 
     It hears so with its next heartbeat, or at once.
     """
@@ -82,6 +84,7 @@ def drain(at: Asking, worker: str) -> None:
 def _facts(worker: WorkerView) -> Iterator[tuple[str, Any]]:
     yield "worker", worker.worker_id
     yield "id", worker.id
+    yield "tenant", worker.tenant_id
     yield "state", worker.status
     yield "host", f"{worker.hostname}, pid {worker.pid}"
     yield "version", worker.version

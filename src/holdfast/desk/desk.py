@@ -76,8 +76,10 @@ class Desk(Protocol):
         """The run as JSON, for `holdfast flows check`."""
         ...
 
-    async def signal(self, id: UUID, name: str, payload: Any = None) -> bool:
-        """False: it has ended."""
+    async def signal(
+        self, id: UUID, name: str, payload: Any = None, *, key: str | None = None
+    ) -> bool:
+        """False: it has ended. The same with the same `key` again is sent once."""
         ...
 
     # ── the fleet ────────────────────────────────────────────────────────────────────────────

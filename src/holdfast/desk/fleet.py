@@ -29,7 +29,7 @@ from holdfast.desk.views import (
     worker_share,
     worker_view,
 )
-from holdfast.errors import UnknownWorker
+from holdfast.errors import InvalidInput, UnknownWorker
 from holdfast.notifier import Hint
 from holdfast.tasks.names import check_name
 from holdfast.tasks.task import TaskStatus
@@ -39,6 +39,7 @@ __all__ = ["Fleet"]
 
 _LIVE = ("starting", "ready", "blocked", "deaf")
 _GONE = ("stale", "stopped")
+_MOST_NAMED = 5
 
 
 class Fleet(Base):
@@ -71,37 +72,65 @@ class Fleet(Base):
     async def queue_why(self, name: str) -> list[WhyView]:
         """Why nothing of it runs, or runs no faster."""
         queue, workers = await asyncio.gather(self.queue(name), self._store.workers())
-        return list(_why(queue, workers))
+        ours = [worker for worker in workers if self._counts(worker)]
+        theirs = [] if self._caller.tenant else [w for w in workers if w.tenant is not None]
+        return _why(queue, ours, theirs)
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 
     async def workers(self) -> list[WorkerView]:
-        return [worker_view(worker) for worker in await self._store.workers()]
+        return [worker_view(worker) for worker in await self._visible()]
 
     async def worker(self, name: str) -> WorkerView:
-        return worker_view(await self._worker(name))
+        """Of several starts under one name the last."""
+        return worker_view((await self._called(name))[-1])
 
     async def drain(self, name: str) -> WorkerView:
-        worker = await self._worker(name)
+        found = await self._called(name)
+        if len(found) > 1:
+            raise InvalidInput(
+                f"{len(found)} live workers are called {name!r:.200}; drain one by its id: "
+                + ", ".join(str(worker.id) for worker in found[:_MOST_NAMED])
+            )
+        (worker,) = found
         await self._note("worker.drain", worker.name, id=str(worker.id))
         if await self._store.drain(worker.id):
             self._client.tell([Hint("drain", str(worker.id))])
         return worker_view(worker)
 
-    async def _worker(self, name: str) -> WorkerRecord:
-        """Of several starts under one name the last."""
-        found = [w for w in await self._store.workers() if name in (w.name, str(w.id))]
-        if not found:
+    async def _called(self, name: str) -> list[WorkerRecord]:
+        """One by its id; by a name those that live, or else the last that did. Anybody may choose
+        any name: so it means one's own workers, and another tenant's is known by its id alone."""
+        visible = await self._visible()
+        if by_id := [worker for worker in visible if str(worker.id) == name]:
+            return by_id
+        called = [worker for worker in visible if worker.name == name]
+        own = [worker for worker in called if worker.tenant == self._caller.tenant]
+        if called and not own:
+            named = ", ".join(f"{w.id} of tenant {w.tenant!r}" for w in called[-_MOST_NAMED:])
+            raise InvalidInput(
+                f"only workers of tenants are called {name!r:.200}; name one by its id: {named}"
+            )
+        if not own:
             raise UnknownWorker(name)
-        alive = [worker for worker in found if worker.status not in _GONE]
-        return (alive or found)[-1]
+        return [worker for worker in own if worker.status not in _GONE] or own[-1:]
+
+    async def _visible(self) -> list[WorkerRecord]:
+        tenant, found = self._caller.tenant, await self._store.workers()
+        return [worker for worker in found if tenant in (None, worker.tenant)]
+
+    def _counts(self, worker: WorkerRecord) -> bool:
+        """What a tenant's worker says of itself is no number of anybody else's."""
+        return worker.tenant in (None, self._caller.tenant)
 
     async def leases(
         self, *, expired: bool = False, worker: str | None = None, limit: int = 500
     ) -> list[LeaseShape]:
         tenant = self._caller.tenant
         found = await self._store.leases(lapsed=expired, tenant=tenant, limit=limit)
-        return [lease_shape(one) for one in found if worker in (None, one.worker_name)]
+        return [
+            lease_shape(one) for one in found if worker in (None, one.worker_name, str(one.worker))
+        ]
 
     # ── recovery ─────────────────────────────────────────────────────────────────────────────
 
@@ -137,9 +166,10 @@ class Fleet(Base):
     # ── numbers ──────────────────────────────────────────────────────────────────────────────
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
-        loads, workers, leases, now = await asyncio.gather(
+        loads, everyone, leases, now = await asyncio.gather(
             self.queues(), self._store.workers(), self._leases(), self._store.now()
         )
+        workers = [worker for worker in everyone if self._counts(worker)]
         numbers = {name: QueueNumbers() for name in queues}
         numbers |= {view.queue: queue_numbers(view) for view in loads}
         held = Counter(lease.worker for lease in leases)
@@ -171,18 +201,20 @@ class Fleet(Base):
         return EventPage(data=data, last=page.last)
 
 
-def _why(queue: QueueView, workers: Sequence[WorkerRecord]) -> "list[WhyView]":
+def _why(
+    queue: QueueView, ours: Sequence[WorkerRecord], theirs: Sequence[WorkerRecord]
+) -> "list[WhyView]":
     found = []
-    serving = [
-        w for w in workers if w.status in _LIVE and (not w.queues or queue.queue in w.queues)
-    ]
+    serving = [worker for worker in ours if _serves(worker, queue.queue)]
     if queue.paused:
         found.append(WhyView(why="it is paused", advice=f"holdfast queues resume {queue.queue}"))
     if not queue.pending:
         found.append(WhyView(why="nothing waits in it"))
     if queue.pending and not serving:
         advice = f"start one: holdfast worker --queues {queue.queue}"
-        found.append(WhyView(why="no live worker serves it", advice=advice))
+        tenants = sorted({w.tenant or "" for w in theirs if _serves(w, queue.queue)})
+        named = f" but those of tenants {', '.join(tenants[:_MOST_NAMED])}" if tenants else ""
+        found.append(WhyView(why=f"no live worker serves it{named}", advice=advice))
     if queue.pending and not queue.claimable and queue.scheduled:
         found.append(WhyView(why=f"{queue.scheduled} are not due yet"))
     if queue.blocked:
@@ -200,6 +232,10 @@ def _why(queue: QueueView, workers: Sequence[WorkerRecord]) -> "list[WhyView]":
             WhyView(why="nothing holds it back", advice="holdfast tasks show ID says more")
         )
     return found
+
+
+def _serves(worker: WorkerRecord, queue: str) -> bool:
+    return worker.status in _LIVE and (not worker.queues or queue in worker.queues)
 
 
 def _desired(loads: Sequence[QueueView], workers: Sequence[WorkerRecord]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The desk over a store."""
 
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,8 @@ from holdfast.desk.views import task_view
 from holdfast.errors import InvalidInput
 from holdfast.flow.checking import Run
 from holdfast.flow.entries import Asked, read
+from holdfast.ids import derived_id
+from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Task
 
 __all__ = ["LocalDesk"]
@@ -72,7 +75,13 @@ class LocalDesk(Tasks, Fleet):
             journal = msgspec.structs.replace(journal, steps=steps)
         return Run.of(id, task.type, task.version, payload, journal).written()
 
-    async def signal(self, id: UUID, name: str, payload: Any = None) -> bool:
+    async def signal(
+        self, id: UUID, name: str, payload: Any = None, *, key: str | None = None
+    ) -> bool:
         await self._own(id)
         await self._note("flow.signal", str(id), name=name)
-        return await self._client.send_signal(id, name, payload)
+        if key is None:
+            return await self._client.send_signal(id, name, payload)
+        said = sha256(encode(payload)).hexdigest()
+        once = derived_id(id, "signal", self._caller.tenant, self._caller.name, key, name, said)
+        return await self._client.send_signal(id, name, payload, signal=once)

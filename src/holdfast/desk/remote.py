@@ -132,10 +132,12 @@ class RemoteDesk(RemoteOffice):
         path = f"/v1/flows/{id}/export"
         return bytes(await self._one("GET", path, msgspec.Raw, of=UnknownTask([id])))
 
-    async def signal(self, id: UUID, name: str, payload: Any = None) -> bool:
+    async def signal(
+        self, id: UUID, name: str, payload: Any = None, *, key: str | None = None
+    ) -> bool:
         path, body = f"/v1/flows/{id}/signals/{_part(name)}", {"payload": payload}
         try:
-            await self._one("POST", path, msgspec.Raw, body=body, of=UnknownTask([id]))
+            await self._one("POST", path, msgspec.Raw, body=body, of=UnknownTask([id]), key=key)
         except NotPossible:
             return False
         return True

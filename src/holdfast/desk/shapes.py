@@ -212,7 +212,8 @@ class QueueView(Shape, frozen=True, kw_only=True):
 
 
 class WorkerView(Shape, frozen=True, kw_only=True):
-    """One start of a worker. `status`: starting ready blocked deaf draining stale stopped."""
+    """One start of a worker. `status`: starting ready blocked deaf draining stale stopped.
+    `tenant_id`: whose key it came with; null: it is one of the house's own."""
 
     id: str
     worker_id: str
@@ -234,6 +235,7 @@ class WorkerView(Shape, frozen=True, kw_only=True):
     loop_lag_seconds: float
     started_at: datetime | None
     last_heartbeat: datetime | None
+    tenant_id: str | None = None
 
 
 class LeaseShape(Shape, frozen=True, kw_only=True):

@@ -139,12 +139,12 @@ class Tasks(Office, Bulk):
         task = await self._own(id)
         return self._redaction.hide(await self._store.payload(id), self._places(task))
 
-    def _places(self, task: Task) -> tuple[str, ...]:
-        """The names of its positional arguments, where its function is known here."""
+    def _places(self, task: Task) -> tuple[str, ...] | None:
+        """The names of its positional arguments; None where its function is not known here."""
         try:
             return self._functions.find(task.type, task.version).signature.places
         except UnknownType:
-            return ()
+            return None
 
     async def attempts(self, id: UUID) -> list[AttemptView]:
         await self._own(id)

@@ -154,6 +154,7 @@ def worker_view(worker: WorkerRecord) -> WorkerView:
         loop_lag_seconds=worker.loop_lag,
         started_at=worker.started_at,
         last_heartbeat=worker.last_heartbeat,
+        tenant_id=worker.tenant,
     )
 
 

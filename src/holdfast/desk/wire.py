@@ -62,9 +62,13 @@ class Asking:
         of: HoldfastError | None = None,
         patience: float = 0.0,
         headers: dict[str, str] | None = None,
+        key: str | None = None,
     ) -> T:
-        """`of`: what it means that nobody knows the thing that was asked for."""
+        """`of`: what it means that nobody knows the thing that was asked for; `key`: asked twice
+        with the same, it is done once."""
         data = None if body is None else msgspec.json.encode(body)
+        if key is not None:
+            headers = {**(headers or {}), "Idempotency-Key": _line_of(key)}
         answer = await self._line.ask(
             method, path, query=query, body=data, patience=patience, headers=headers
         )
@@ -103,3 +107,9 @@ class Asking:
         return NotAStore(
             f"{self._line.name} is no Holdfast API that this release understands; check --api"
         )
+
+
+def _line_of(key: str) -> str:
+    if not (key.isascii() and key.isprintable() and key):
+        raise InvalidInput("an idempotency key is a line of ASCII characters")
+    return key

@@ -157,23 +157,22 @@ class Child:
 
     def _run(self, run: wire.Run, context: Context) -> None:
         message: wire.FromChild
-        function = None
+        function, inside = None, contextvars.copy_context()
+        inside.run(running.set, context)
         try:
             if run.levels != self._levels:  # else what the function's module has set stays
                 self._levels = run.levels
                 take_levels(run.levels)
             function = self._find(run)
             places, payload = function.signature.places, run.claimed.payload
-            context.secrets = lambda: Redaction().values(payload, places)
+            context.secrets = lambda: Redaction(run.redact).values(payload, places)
             args, kwargs = function.signature.unpack(payload)
-            inside = contextvars.copy_context()
-            inside.run(running.set, context)
             self._line.send(wire.Started(run.number))
             rlimits.grant_cpu(run.cpu_limit)
             result = encode(inside.run(call, function, args, kwargs))
             message = wire.Returned(run.number, result)
         except BaseException as error:
-            message = _threw(run.number, error, function)
+            message = inside.run(_threw, run.number, error, function)  # where its secrets are known
         if os.getpid() != self._pid:  # the function forked, and this is the copy
             os._exit(0)
         rlimits.grant_cpu(None)

@@ -10,7 +10,7 @@ from holdfast.context import entered
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Failure, plain
 
-__all__ = ["failure_of"]
+__all__ = ["failure_of", "failure_told"]
 
 _HERE = os.path.dirname(__file__)
 _LONGEST = 64 * 1024  # bytes of the whole detail, as the stores take it
@@ -26,10 +26,23 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(type=_type(error), message=_message(error), detail=_detail(error))
 
 
+def failure_told(
+    type: str, message: str, traceback: str | None, scrub: Callable[[str], str]
+) -> Failure:
+    """What somebody else tells of an error: scrubbed, and then cut, as our own are."""
+    trace = scrub(traceback) if traceback else None
+    detail = _fitting(lambda longest: {"traceback": _cut(trace, longest)}) if trace else None
+    return Failure(type=scrub(type), message=scrub(message), detail=detail)
+
+
 def _detail(error: BaseException) -> bytes | None:
+    return _fitting(lambda longest: _told(error, longest))
+
+
+def _fitting(tell: Callable[[int], dict[str, Any]]) -> bytes | None:
     """Counted in bytes: a character can take six of them."""
     for longest in _TRACEBACKS:
-        data: bytes | None = _safely(lambda: encode(_told(error, longest)), None)  # noqa: B023
+        data: bytes | None = _safely(lambda: encode(tell(longest)), None)  # noqa: B023
         if data is not None and len(data) <= _LONGEST:
             return data
     return None
@@ -107,7 +120,11 @@ def _exactly(value: object) -> str:
 
 def _traceback(error: BaseException, longest: int) -> str:
     """The frames only: the message stands beside it, and may be hostile."""
-    text = "".join(_safely(lambda: _frames(error), []))
+    return _cut("".join(_safely(lambda: _frames(error), [])), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    """Its end says most."""
     if len(text) > longest:
         text = "…" + text[-longest:]
     return plain(text, longest + 1)

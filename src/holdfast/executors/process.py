@@ -45,9 +45,10 @@ class ProcessExecutor:
         max_calls: int = 1000,
         idle_seconds: float = 60.0,
         grace: float = 2.0,
+        redact: tuple[str, ...] = (),
     ) -> None:
         self._max_idle, self._max_calls = max_idle, max_calls
-        self._idle_seconds, self._grace = idle_seconds, grace
+        self._idle_seconds, self._grace, self._redact = idle_seconds, grace, redact
         self._idle: list[tuple[Spawned, asyncio.TimerHandle]] = []
         self._running: dict[int, tuple[UUID, Spawned]] = {}
         self._chores: set[asyncio.Task[None]] = set()
@@ -119,6 +120,7 @@ class ProcessExecutor:
             surroundings=_surroundings(),
             cpu_limit=function.traits.cpu_limit,
             levels=records.levels(),
+            redact=self._redact,
         )
 
     async def _call(self, child: Spawned, message: wire.Run, context: Context) -> bytes:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from holdfast.context import Context, running
+from holdfast.context import Context, entered, running
 from holdfast.executors import wire
 from holdfast.tasks.task import plain
 
@@ -57,20 +57,21 @@ class LineHandler(logging.Handler):
 
 
 def _as_data(record: logging.LogRecord, number: int) -> wire.Logged:
-    trace = record.exc_text
+    trace, context = record.exc_text, entered()
     if record.exc_info and not trace:
         trace = logging.Formatter().formatException(record.exc_info)
+    scrub = context.scrub if context else str  # before it is cut
     return wire.Logged(
         number=number,
         name=plain(record.name, 200),
         level=int(record.levelno),
-        message=plain(record.getMessage(), _LONGEST),
+        message=plain(scrub(record.getMessage()), _LONGEST),
         created=float(record.created),
         path=plain(record.pathname, 1000),
         line=int(record.lineno),
         function=plain(record.funcName or "", 200),
         pid=os.getpid(),
-        trace=None if trace is None else plain(trace, _LONGEST),
+        trace=None if trace is None else plain(scrub(trace), _LONGEST),
     )
 
 

@@ -53,6 +53,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     surroundings: Surroundings
     cpu_limit: float | None = None
     levels: dict[str, int] = {}  # of loggers
+    redact: tuple[str, ...] = ()  # names of fields that nobody sees, beside the usual
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):

@@ -3,7 +3,7 @@
 import msgspec
 
 from holdfast.http.problems import wrong_parameter
-from holdfast.http.signing import Signer
+from holdfast.http.signing import ELSEWHERE, Signer
 
 __all__ = ["Cursors"]
 
@@ -18,9 +18,10 @@ class Cursors:
     def take(self, cursor: str, tenant: str | None, filter: object) -> str:
         found = self._signer.open(_purpose(tenant, filter), cursor)
         if found is None:
-            raise wrong_parameter(
-                "cursor", "it does not belong to this list; begin again without it", status=400
-            )
+            why = "it does not belong to this list"
+            if self._signer.is_foreign(cursor):
+                why = ELSEWHERE
+            raise wrong_parameter("cursor", f"{why}; begin again without it", status=400)
         return found.decode()
 
 

@@ -16,11 +16,12 @@ from holdfast.answers import Lanes
 from holdfast.app import Holdfast
 from holdfast.client import Client
 from holdfast.desk.caller import Caller
-from holdfast.errors import LeaseLost
+from holdfast.errors import LeaseLost, Sealed, UnknownTask, UnknownType
 from holdfast.http.sweeping import Sweeping
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import chance
 from holdfast.notifier import Hint
+from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     Cancelled,
@@ -176,6 +177,20 @@ class Granting:
         self, held: HeldLease, percent: float, message: str | None, saved: bytes | None
     ) -> None:
         await (await self._store()).progress(held.lease, percent, message, saved)
+
+    async def secrets(self, held: HeldLease) -> frozenset[str]:
+        """What stands in those fields of its task's arguments that nobody sees: a remote worker was
+        given them, and may repeat them. None where this server cannot read the arguments either."""
+        store, redaction = await self._store(), Redaction(self._app.config.redact)
+        try:
+            task, payload = await store.get(held.task), await store.payload(held.task)
+        except (UnknownTask, Sealed):
+            return frozenset()
+        try:
+            places = self._app.functions.find(task.type, task.version).signature.places
+        except UnknownType:
+            places = ()
+        return redaction.values(payload, places)
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ __all__ = ["House"]
 
 _RATE, _BURST = 500.0, 1000.0  # requests of one key
 _STREAMS = 100  # of events, of one key
+_STARTS, _STARTS_AT_ONCE = 1.0, 1000.0  # workers that one key registers
 _FAILURES, _FAILURES_AT_ONCE = 5.0, 50.0  # wrong keys from one address
 
 
@@ -47,6 +48,7 @@ class House:
         self.sweeping = Sweeping(app, self.client)
         self.granting = Granting(app, self.client, self.sweeping)
         self.hubs = Hubs(self.desk_for, most_each=streams)
+        self.registrations = Buckets(clock, rate=_STARTS, burst=_STARTS_AT_ONCE)
         self.pulse = Pulse(app, self.client)
         self.door = Door(
             [BootstrapKey(api_key or app.config.api_key), *keys, StoredKeys(clock, self.client)],

@@ -25,7 +25,7 @@ logger = logging.getLogger("holdfast.http")
 _MEMORY = 10_000  # events
 _PAGE = 500
 _QUICK, _SLOW = 0.1, 1.0  # seconds between looks
-_QUIET = 15.0  # seconds, then a sign of life
+_TICK = 0.5  # seconds; so often whoever follows is heard from, also where nothing happens
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Hub:
         return self._last if self._started.is_set() else await (await self._desk()).newest_event()
 
     async def follow(self, place: int) -> AsyncGenerator[list[Told]]:
-        """All after `place`; an empty list is a sign of life."""
+        """All after `place`; an empty list, where nothing has come for a moment."""
         self._listeners += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
@@ -95,9 +95,9 @@ class Hub:
         return [told(event) for event in page.data], max(page.last, place)
 
     async def _quiet(self, place: int) -> bool:
-        """Wait for something after `place`; True: nothing came for a while."""
+        """Wait for something after `place`; True: nothing came for a moment."""
         try:
-            async with asyncio.timeout(_QUIET), self._news:
+            async with asyncio.timeout(_TICK), self._news:
                 await self._news.wait_for(lambda: self._last > place or self._closed)
         except TimeoutError:
             return True

@@ -11,6 +11,7 @@ from holdfast.client import Client
 from holdfast.desk.caller import Caller
 from holdfast.http.problems import Problem, problem_of, wrong_parameter
 from holdfast.ids import new_grant
+from holdfast.records import RequestAnswer
 
 __all__ = ["once"]
 
@@ -35,7 +36,7 @@ async def once(
     begun = await store.begin_request(scope, key, _digest(request, body), token=token)
     match begun.state:
         case "done":
-            return _again(begun.status or 200, begun.body or b"")
+            return _again(begun)
         case "running":
             raise Problem(
                 409, "in_progress", "this is being done just now; ask again", headers=_SOON
@@ -55,12 +56,18 @@ async def once(
             raise
         response = problem.response()
     await store.end_request(
-        scope, key, token=token, status=response.status_code, body=bytes(response.body)
+        scope,
+        key,
+        token=token,
+        status=response.status_code,
+        headers=_kept(response),
+        body=bytes(response.body),
     )
     return response
 
 
 _SOON = {"Retry-After": "1"}
+_NOT_KEPT = {"connection", "content-length"}
 
 
 def _digest(request: Request, body: bytes) -> bytes:
@@ -68,8 +75,11 @@ def _digest(request: Request, body: bytes) -> bytes:
     return sha256(line.encode() + body).digest()
 
 
-def _again(status: int, body: bytes) -> Response:
-    media = "application/problem+json" if status >= 400 else "application/json"
-    return Response(
-        body, status, headers={"Idempotent-Replayed": "true"}, media_type=media if body else None
-    )
+def _kept(response: Response) -> dict[str, str]:
+    """What the answer said of itself, `Location` above all; not what is about its connection."""
+    return {name: value for name, value in response.headers.items() if name not in _NOT_KEPT}
+
+
+def _again(first: RequestAnswer) -> Response:
+    headers = {**first.headers, "Idempotent-Replayed": "true"}
+    return Response(first.body or b"", first.status or 200, headers=headers)

@@ -38,7 +38,7 @@ class NewWorker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     queues: Names | None = None
     tags: Names | None = None
     capabilities: Names = []
-    max_concurrent: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    max_concurrent: Annotated[int, Meta(ge=1, le=1000)] = 1
     hostname: Annotated[str, Meta(max_length=200)] = ""
     version: Annotated[str, Meta(max_length=100)] = ""
 
@@ -114,9 +114,11 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SettleError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    type: Annotated[str, Meta(min_length=1, max_length=200)] = "Error"
-    message: Annotated[str, Meta(max_length=4000)] = ""
-    traceback: Annotated[str, Meta(max_length=20_000)] | None = None
+    """Stored without the secrets among the task's arguments, and then cut to what fits."""
+
+    type: Annotated[str, Meta(min_length=1, max_length=1000)] = "Error"
+    message: Annotated[str, Meta(max_length=100_000)] = ""
+    traceback: Annotated[str, Meta(max_length=200_000)] | None = None
 
 
 class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -47,7 +47,7 @@ class Pulse:
         try:
             async with asyncio.timeout(_PATIENCE):
                 workers = await (await self._client()).store.workers()
-            self._fleet = Counter(worker.status for worker in workers)
+            self._fleet = Counter(w.status for w in workers if w.tenant is None)
             found = self.started = True
         except (HoldfastError, TimeoutError, OSError):
             found = False

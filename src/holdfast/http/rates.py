@@ -20,18 +20,32 @@ class Buckets:
 
     def take(self, name: str) -> None:
         """One token, or a problem that says when to come again."""
-        if not self._rate:
-            return
+        if not self.has_given(name):
+            raise self.too_many(name)
+
+    def has_given(self, name: str) -> bool:
+        """One token; False: there is none."""
         left = self._left(name)
-        if left < 1.0:
-            seconds = ceil((1.0 - left) / self._rate)
-            raise Problem(
-                429,
-                "too_many_requests",
-                f"too many requests; come again in {seconds} s",
-                headers={"Retry-After": str(seconds)},
-            )
-        self._buckets[name] = (left - 1.0, self._clock.boot())
+        if self._rate and left < 1.0:
+            return False
+        self._put(name, left - 1.0)
+        return True
+
+    def take_back(self, name: str) -> None:
+        """A token that was not used up after all."""
+        self._put(name, min(self._burst, self._left(name) + 1.0))
+
+    def too_many(self, name: str) -> Problem:
+        seconds = max(1, ceil((1.0 - self._left(name)) / self._rate))
+        return Problem(
+            429,
+            "too_many_requests",
+            f"too many requests; come again in {seconds} s",
+            headers={"Retry-After": str(seconds)},
+        )
+
+    def _put(self, name: str, tokens: float) -> None:
+        self._buckets[name] = (tokens, self._clock.boot())
         self._buckets.move_to_end(name)
         if len(self._buckets) > _MOST:
             self._buckets.popitem(last=False)

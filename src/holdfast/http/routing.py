@@ -31,23 +31,28 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Ask:
     """One request, checked: who asks, and for what."""
 
-    __slots__ = ("body", "caller", "desk", "house", "path", "query", "request")
+    __slots__ = ("body", "caller", "desk", "house", "path", "query", "request", "scope")
 
     def __init__(
         self,
         request: Request,
         house: "House",
         caller: Caller,
+        scope: str,
         desk: Desk,
         path: Mapping[str, Any],
         query: Any,
         body: Any,
     ) -> None:
-        self.request, self.house, self.caller, self.desk = request, house, caller, desk
-        self.path, self.query, self.body = path, query, body
+        self.request, self.house, self.caller, self.scope = request, house, caller, scope
+        self.desk, self.path, self.query, self.body = desk, path, query, body
 
     def header(self, name: str) -> str | None:
         return self.request.headers.get(name)
+
+    async def is_admitted(self) -> bool:
+        """Whether its caller still may: a key can be revoked, or expire, while this goes on."""
+        return await self.house.door.still_admits(self.request, self.caller, self.scope)
 
     def url(self, path: str) -> str:
         """A path of ours, wherever this application is mounted."""

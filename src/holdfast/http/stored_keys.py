@@ -1,6 +1,7 @@
 """Keys that the store keeps: looked up again every half second, so that a revoked one is refused
 within a second by every process."""
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -27,15 +28,18 @@ class StoredKeys:
 
     def __init__(self, clock: Clock, client: Callable[[], Awaitable[Client]]) -> None:
         self._clock, self._client = clock, client
-        self._known: OrderedDict[str, tuple[int, KeyRecord | None]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[int, KeyRecord]] = OrderedDict()
+        self._all: tuple[int, dict[str, KeyRecord]] | None = None
+        self._looking = asyncio.Lock()
         self._touched: dict[str, int] = {}
-        self._any: tuple[int, bool] | None = None
+        self._any = False
 
-    async def caller(self, key: str) -> Caller | None:
+    async def caller(self, key: str, *, sparing: bool = False) -> Caller | None:
         shown = read(key)
         if shown is None:
             return None
-        record = await self._record(shown.id)
+        id = shown.id
+        record = (await self._everything()).get(id) if sparing else await self._record(id)
         proved = shown.proves(record.digest if record else _NOBODY)  # as long for a wrong id
         if not (proved and record and record.is_valid):
             return None
@@ -48,21 +52,31 @@ class StoredKeys:
 
     async def any(self) -> bool:
         """Also those that were revoked: a door that had a lock stays locked."""
-        now = self._clock.boot()
-        if self._any is None or (not self._any[1] and now - self._any[0] >= _FRESH):
-            self._any = (now, bool(await (await self._store()).keys()))
-        return self._any[1]
+        self._any = self._any or bool(await self._everything())
+        return self._any
 
     async def _record(self, id: str) -> KeyRecord | None:
         now = self._clock.boot()
         at, record = self._known.get(id, (None, None))
-        if at is None or now - at >= _FRESH:
-            record = await (await self._store()).key(id)
-            self._known[id] = (now, record)
-            self._known.move_to_end(id)
-            if len(self._known) > _MOST:
-                self._known.popitem(last=False)
+        if at is not None and now - at < _FRESH:
+            return record
+        record = await (await self._store()).key(id)
+        if record is None:  # not remembered, or wrong ids would push out the good ones
+            return None
+        self._known[id] = (now, record)
+        self._known.move_to_end(id)
+        if len(self._known) > _MOST:
+            self._known.popitem(last=False)
         return record
+
+    async def _everything(self) -> dict[str, KeyRecord]:
+        """All keys by their ids: read every half second at most, however many ask."""
+        async with self._looking:
+            now = self._clock.boot()
+            if self._all is None or now - self._all[0] >= _FRESH:
+                found = await (await self._store()).keys()
+                self._all = (now, {record.id: record for record in found})
+            return self._all[1]
 
     async def _touch(self, id: str) -> None:
         now = self._clock.boot()

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.answers import WorkerRecord
 from holdfast.desk.caller import Caller
 from holdfast.http.problems import Problem
-from holdfast.http.signing import Signer
+from holdfast.http.signing import ELSEWHERE, Signer
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Facts
 from holdfast.tasks.retry import RetryPolicy
@@ -26,6 +26,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     id: int
     name: str
+    tenant: str | None = None
     host: str = ""
     version: str = ""
     types: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def record(self, active: int = 0, status: str = "ready") -> WorkerRecord:
         return WorkerRecord(
             id=self.id,
+            tenant=self.tenant,
             name=self.name,
             host=self.host,
             version=self.version,
@@ -45,7 +47,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             tags=self.tags or (),
             capabilities=self.capabilities,
             slots=self.slots,
-            active=active,
+            active=min(active, self.slots),
             status=status,
         )
 
@@ -114,6 +116,8 @@ class Tokens:
 
     def take(self, text: str, kind: type[T], caller: Caller) -> T:
         data = self._signer.open(_purpose(kind, caller), text)
+        if data is None and self._signer.is_foreign(text):
+            raise Problem(403, "signed_elsewhere", f"{ELSEWHERE}; until then, register anew")
         if data is None:
             raise Problem(
                 403, "not_yours", "this was not given to your key by this server; register anew"

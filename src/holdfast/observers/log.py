@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from holdfast.tasks.task import Claimed
 __all__ = ["JsonFormatter", "LogObserver", "install_structured_logging"]
 
 logger = logging.getLogger("holdfast.worker")
+_formatter = logging.Formatter()
 
 
 class LogObserver(Observer):
@@ -113,11 +115,22 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: v for name in _FIELDS if (v := getattr(record, name, "")) != ""}
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        elif record.exc_text:  # it comes from another process
+        if record.exc_text:  # it was scrubbed, or comes from another process
             line["exception"] = record.exc_text
+        elif record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+def _scrub(record: logging.LogRecord, context: Context) -> None:
+    """Only what has a secret in it is touched."""
+    said = record.getMessage()
+    if (scrubbed := context.scrub(said)) != said:
+        record.msg, record.args = scrubbed, None
+    if record.exc_info and record.exc_info[0] is not None:
+        said = _formatter.formatException(record.exc_info)
+        if (scrubbed := context.scrub(said)) != said:
+            record.exc_text = scrubbed  # which formatters take as it is
 
 
 def install_structured_logging(
@@ -125,15 +138,19 @@ def install_structured_logging(
 ) -> None:
     """From now on every record has the fields `holdfast_task_id`, `holdfast_root_id`,
     `holdfast_attempt`, `holdfast_worker_id`, `holdfast_queue` and `holdfast_tenant`, empty outside
-    of a task, so that format strings may name them. `as_json`: the handlers of `target` (the root
+    of a task, so that format strings may name them; and none repeats a secret among the arguments
+    of the task that it was written in. `as_json`: the handlers of `target` (the root
     logger unless told otherwise) write JSON.
     """
     before = logging.getLogRecordFactory()
     if not getattr(before, "_holdfast", False):
 
         def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
-            record = before(*args, **kwargs)
-            record.__dict__.update(fields_of(entered()))
+            record, context = before(*args, **kwargs), entered()
+            record.__dict__.update(fields_of(context))
+            if context is not None:
+                with suppress(Exception):  # one that cannot be told is its handlers' affair
+                    _scrub(record, context)
             return record
 
         make._holdfast = True  # type: ignore[attr-defined]

@@ -1,7 +1,10 @@
 """Requests that carry a key of their own: each is done once, and answered the same again."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from uuid import UUID
+
+import msgspec
 
 from holdfast.records import RequestAnswer
 from holdfast.stores.base import Base
@@ -25,7 +28,7 @@ class Requests(Base):
         token: UUID,
         patience: timedelta = timedelta(minutes=1),
     ) -> RequestAnswer:
-        ((state, status, body),) = await self._call(
+        ((state, status, headers, body),) = await self._call(
             "begin_request",
             scope=check_key("scope of a request", scope),
             key=check_key("idempotency key", key),
@@ -34,14 +37,28 @@ class Requests(Base):
             patience=seconds_of("patience", patience),
             kept=KEPT.total_seconds(),
         )
-        return RequestAnswer(state=state, status=status, body=body)
+        known = msgspec.json.decode(headers, type=dict[str, str]) if headers else {}
+        return RequestAnswer(state=state, status=status, headers=known, body=body)
 
     async def end_request(
-        self, scope: str, key: str, *, token: UUID, status: int, body: bytes
+        self,
+        scope: str,
+        key: str,
+        *,
+        token: UUID,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
     ) -> bool:
         return bool(
             await self._call(
-                "end_request", scope=scope, key=key, token=token, status=status, body=body
+                "end_request",
+                scope=scope,
+                key=key,
+                token=token,
+                status=status,
+                headers=msgspec.json.encode(headers or {}),
+                body=body,
             )
         )
 

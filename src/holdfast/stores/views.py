@@ -158,6 +158,7 @@ class Views(Standings, Following):
                 loop_lag=row[16],
                 started_at=self._driver.instant(row[17]),
                 last_heartbeat=self._driver.instant(row[18]),
+                tenant=row[19],
             )
             for row in await self._call("workers")
         ]

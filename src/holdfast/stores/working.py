@@ -16,7 +16,7 @@ from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
 from holdfast.stores.settlements import asked, begun_anew, left_out, waiting
 from holdfast.tasks.lifecycle import Settlement, Verdict
-from holdfast.tasks.names import check_priority
+from holdfast.tasks.names import check_name, check_priority
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
 
@@ -46,6 +46,7 @@ class Working(Base):
         rows = await self._call(
             "register",
             id=worker.id,
+            tenant=None if worker.tenant is None else check_name("tenant", worker.tenant),
             name=plain(worker.name, 200),
             host=plain(worker.host, 200),
             pid=worker.pid,

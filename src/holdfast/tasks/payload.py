@@ -80,7 +80,8 @@ def convert(value: Any, type: Any) -> Any:
     try:
         return msgspec.convert(value, type, dec_hook=_load, str_keys=True)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise PayloadRefused(f"{value!r:.80} does not fit {type}: {error}") from None
+        kind = value.__class__.__name__  # not the value itself, which may be a secret
+        raise PayloadRefused(f"a value of type {kind} does not fit {type}: {error}") from None
 
 
 def check_payload(data: bytes) -> bytes:

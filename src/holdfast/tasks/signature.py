@@ -65,8 +65,19 @@ class Signature:
         except TypeError as error:
             raise PayloadRefused(f"the stored arguments do not fit {self}: {error}") from None
         except PayloadRefused as error:
-            raise PayloadRefused(f"arguments of {self}: {error}") from None
+            raise PayloadRefused(f"arguments of {self}: {self._unfit(call)}{error}") from None
         return args, kwargs
+
+    def _unfit(self, call: "_Arguments") -> str:
+        """The name of the first argument that does not fit: its value is not told."""
+        placed = zip(self.places, self._places, call.args, strict=False)
+        named = ((name, self._kinds.get(name, Any), value) for name, value in call.kwargs.items())
+        for name, kind, value in (*placed, *named):
+            try:
+                convert(value, kind)
+            except PayloadRefused:
+                return f"{name}: "
+        return ""
 
     def value_of(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a call gives as the argument `name`, by default or otherwise."""

@@ -16,6 +16,7 @@ def steps_below(mine: WorkerRecord, workers: Iterable[WorkerRecord]) -> int:
             for other in workers
             if other.priority > mine.priority
             and other.status == "ready"
+            and other.tenant in (None, mine.tenant)
             and _overlap(mine.queues, other.queues)
             and _overlap(mine.tags, other.tags)
         }

@@ -64,29 +64,33 @@ def p95(lengths: Sequence[float]) -> float:
 
 
 def workers_of_queues(queues: Sequence[QueueView], workers: Sequence[WorkerView]) -> Finding:
+    due = [queue for queue in queues if queue.claimable and not queue.paused]
     live = [worker for worker in workers if worker.status in _LIVE]
-    alone = [
-        queue
-        for queue in queues
-        if queue.claimable
-        and not queue.paused
-        and not any(not worker.queues or queue.queue in worker.queues for worker in live)
-    ]
-    if not alone:
-        return ok("HF105", "every queue with due tasks has a live worker")
-    told = ", ".join(f"{queue.queue} ({queue.claimable} due)" for queue in alone[:5])
-    names = ",".join(queue.queue for queue in alone[:5])
-    return fail(
-        "HF105",
-        f"no live worker serves {told}",
-        f"holdfast worker --app … --queues {names}",
-    )
+    ours = [worker for worker in live if worker.tenant_id is None]
+    if alone := [queue for queue in due if not _is_served(queue, live)]:
+        return fail("HF105", f"no live worker serves {_due(alone)}", _start(alone))
+    if alone := [queue for queue in due if not _is_served(queue, ours)]:
+        return warn("HF105", f"only workers of tenants serve {_due(alone)}", _start(alone))
+    return ok("HF105", "every queue with due tasks has a live worker")
+
+
+def _is_served(queue: QueueView, workers: Sequence[WorkerView]) -> bool:
+    return any(not worker.queues or queue.queue in worker.queues for worker in workers)
+
+
+def _due(queues: Sequence[QueueView]) -> str:
+    return ", ".join(f"{queue.queue} ({queue.claimable} due)" for queue in queues[:5])
+
+
+def _start(queues: Sequence[QueueView]) -> str:
+    return f"holdfast worker --app … --queues {','.join(queue.queue for queue in queues[:5])}"
 
 
 def stale_workers(workers: Sequence[WorkerView], leases: Sequence[LeaseShape]) -> Finding:
-    stale = {worker.worker_id for worker in workers if worker.status == "stale"}
-    live = {worker.worker_id for worker in workers if worker.status in (*_LIVE, "draining")}
-    held = [lease for lease in leases if lease.worker_id in stale - live]
+    stale = {(w.tenant_id, w.worker_id) for w in workers if w.status == "stale"}
+    live = {(w.tenant_id, w.worker_id) for w in workers if w.status in (*_LIVE, "draining")}
+    silent = {name for _, name in stale - live}
+    held = [lease for lease in leases if lease.worker_id in silent]
     if not held:
         return ok("HF106", "no worker that has gone silent holds a lease")
     holders = ", ".join(sorted({lease.worker_id or "?" for lease in held})[:5])

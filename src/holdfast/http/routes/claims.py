@@ -1,10 +1,12 @@
 """The worker protocol: register, claim, renew, report, settle. A lease is a signed token."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
 from starlette.responses import Response
 
+from holdfast.executors.failures import failure_told
 from holdfast.http.protocol import (
     Claim,
     Claimable,
@@ -23,11 +25,12 @@ from holdfast.http.rendering import json
 from holdfast.http.routing import Ask, Routes
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import new_worker_id
+from holdfast.redaction import scrub
 from holdfast.tasks.durations import duration
 from holdfast.tasks.lifecycle import Cancelled, Done, Errored, HandedBack, Outcome, Snoozed
 from holdfast.tasks.names import check_labels, check_type
 from holdfast.tasks.payload import encode
-from holdfast.tasks.task import Claimed, Failure
+from holdfast.tasks.task import Claimed
 
 __all__ = ["routes"]
 
@@ -38,11 +41,14 @@ routes = Routes("worker protocol")
     "/v1/workers", scope="workers:lease", once=False, body=NewWorker, answers={201: Registered}
 )
 async def register_worker(ask: Ask) -> Response:
-    """Register one start of a worker. It lives as long as it claims."""
+    """Register one start of a worker. It lives as long as it claims. One that comes with a key of a
+    tenant is that tenant's: it counts in nobody else's numbers."""
     wish: NewWorker = ask.body
+    ask.house.registrations.take(ask.caller.name)
     worker = RemoteWorker(
         id=new_worker_id(),
         name=wish.worker_id,
+        tenant=ask.caller.tenant,
         host=wish.hostname,
         version=wish.version,
         types=tuple(sorted({check_type(type) for type in wish.types})),
@@ -79,7 +85,7 @@ async def claim_tasks(ask: Ask) -> Response:
         active=wish.active,
         lease=lease,
         wait=wish.wait,
-        is_gone=ask.request.is_disconnected,
+        is_gone=lambda: _is_gone(ask),
     )
     data = [_shown(ask, task, worker, lease) for task in found.tasks]
     return json(Claimable(data=data, drain=found.drain))
@@ -109,9 +115,11 @@ async def renew_lease(ask: Ask) -> Response:
 )
 async def report_progress(ask: Ask) -> Response:
     """Say how far it is. 409 `lease_lost`: stop the work."""
-    said: Reported = ask.body
+    said, held, message = ask.body, _held(ask), ask.body.message
     saved = None if said.save is None else encode(said.save)
-    await ask.house.granting.progress(_held(ask), said.percent, said.message, saved)
+    if message is not None:
+        message = scrub(message, await ask.house.granting.secrets(held))
+    await ask.house.granting.progress(held, said.percent, message, saved)
     return Response(status_code=204)
 
 
@@ -125,8 +133,13 @@ async def report_progress(ask: Ask) -> Response:
 )
 async def settle_lease(ask: Ask) -> Response:
     """End the attempt. Twice is harmless; 409 `lease_lost`: too late, nothing was written."""
-    settlement = await ask.house.granting.settle(_held(ask), _outcome(ask.body))
+    held = _held(ask)
+    settlement = await ask.house.granting.settle(held, await _outcome(ask, held))
     return json(Settled(ended=settlement.verdict.value))
+
+
+async def _is_gone(ask: Ask) -> bool:
+    return await ask.request.is_disconnected() or not await ask.is_admitted()
 
 
 def _worker(ask: Ask) -> RemoteWorker:
@@ -137,7 +150,8 @@ def _held(ask: Ask) -> HeldLease:
     return ask.house.tokens.take(ask.path["token"], HeldLease, ask.caller)
 
 
-def _outcome(said: Settle) -> Outcome:
+async def _outcome(ask: Ask, held: HeldLease) -> Outcome:
+    said: Settle = ask.body
     match said.outcome:
         case "done":
             return Done(encode(said.result))
@@ -148,9 +162,14 @@ def _outcome(said: Settle) -> Outcome:
         case "handed_back":
             return HandedBack()
         case "failed":
-            error = said.error or SettleError()
-            detail = encode({"traceback": error.traceback}) if error.traceback else None
-            failure = Failure(type=error.type, message=error.message, detail=detail)
+            told, secrets = said.error or SettleError(), await ask.house.granting.secrets(held)
+            failure = await asyncio.to_thread(  # both may be long
+                failure_told,
+                told.type,
+                told.message,
+                told.traceback,
+                lambda text: scrub(text, secrets),
+            )
             return Errored(failure, said.retryable)
 
 

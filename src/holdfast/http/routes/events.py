@@ -1,20 +1,18 @@
 """Events: as a stream (server-sent events) or as a page."""
 
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from holdfast.desk.shapes import EventPage
 from holdfast.http.fields import Limit
-from holdfast.http.hub import Told
 from holdfast.http.problems import wrong_parameter
 from holdfast.http.rendering import json
 from holdfast.http.routing import Ask, Routes
+from holdfast.http.streaming import Stream, lines_of
 
 __all__ = ["routes"]
 
@@ -61,24 +59,7 @@ async def follow_events(ask: Ask) -> Response:
     except BaseException:
         stack.close()
         raise
-    return Stream(_lines(hub.follow(place), types), stack)
-
-
-class Stream(StreamingResponse):
-    """Gives its place back however it ends, also where it never began."""
-
-    def __init__(self, lines: AsyncGenerator[bytes], place: ExitStack) -> None:
-        super().__init__(
-            lines,
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"},
-        )
-        self._lines, self._place = lines, place
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._place:
-            async with aclosing(self._lines):
-                await super().__call__(scope, receive, send)
+    return Stream(lines_of(ask, hub.follow(place), types), stack)
 
 
 def _after(ask: Ask) -> int | None:
@@ -88,13 +69,3 @@ def _after(ask: Ask) -> int | None:
     if not seen.isdecimal() or len(seen) > 18:
         raise wrong_parameter("Last-Event-ID", "it is the number of an event", status=400)
     return int(seen)
-
-
-async def _lines(
-    events: AsyncGenerator[list[Told]], types: frozenset[str]
-) -> AsyncGenerator[bytes]:
-    yield b"retry: 3000\n\n"
-    async with aclosing(events):
-        async for batch in events:
-            lines = [one.line for one in batch if not types or one.type in types]
-            yield b"".join(lines) or b": still here\n\n"

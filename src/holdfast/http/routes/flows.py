@@ -70,8 +70,14 @@ async def export_flow(ask: Ask) -> Response:
     errors=(409,),
 )
 async def send_signal(ask: Ask) -> Response:
-    """Queue a signal. 409: the function has ended."""
-    sent = await ask.desk.signal(ask.path["task_id"], ask.path["name"], ask.body.payload)
+    """Queue a signal. With an `Idempotency-Key` it is sent once, also where an answer was lost.
+    409: the function has ended."""
+    sent = await ask.desk.signal(
+        ask.path["task_id"],
+        ask.path["name"],
+        ask.body.payload,
+        key=ask.header("idempotency-key"),
+    )
     if not sent:
         raise Problem(409, "not_possible", "nothing was sent: the function has ended")
     return json(Sent(sent=True))

@@ -86,7 +86,7 @@ async def show_worker_stats(ask: Ask) -> Response:
 
 
 async def _stats(ask: Ask, view: WorkerView) -> WorkerStats:
-    held = await ask.desk.leases(worker=view.worker_id)
+    held = await ask.desk.leases(worker=view.id)
     return WorkerStats(
         worker_id=view.worker_id,
         state=view.status,

@@ -1,10 +1,10 @@
 -- name: register
 insert into holdfast.worker (
-  id, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
+  id, tenant, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
   tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
 )
 values (
-  :id, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
+  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
   :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update

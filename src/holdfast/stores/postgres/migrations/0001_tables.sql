@@ -77,6 +77,7 @@ create table holdfast.key_gate (
 
 create table holdfast.worker (
   id bigint primary key,                   -- random for each start of a process
+  tenant text,                             -- whose key it came with; null: one of the house's own
   name text not null,
   host text not null,
   pid int not null,

@@ -74,6 +74,7 @@ from holdfast.tasks t;
 create view holdfast.workers with (security_invoker = true) as
 select
   w.id,
+  w.tenant as tenant_id,
   w.name,
   w.host as hostname,
   w.status,

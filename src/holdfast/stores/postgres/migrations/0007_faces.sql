@@ -38,6 +38,7 @@ create table holdfast.request (
   state text not null check (state in ('running', 'done')),
   token uuid not null,                     -- whoever answers it
   status int,
+  headers bytea,                           -- JSON
   body bytea,
   at timestamptz not null,
   primary key (scope, key)
@@ -143,7 +144,7 @@ end $$;
 
 create function holdfast.begin_request(
   p_scope text, p_key text, p_digest bytea, p_token uuid, p_patience float8, p_kept float8,
-  out said text, out status int, out body bytea
+  out said text, out status int, out headers bytea, out body bytea
 )
 language plpgsql
 as $$
@@ -155,7 +156,7 @@ begin
     insert into holdfast.request as r (scope, key, digest, state, token, at)
     values (p_scope, p_key, p_digest, 'running', p_token, stamp)
     on conflict (scope, key) do update
-    set digest = p_digest, state = 'running', token = p_token, status = null, body = null, at = stamp
+    set digest = p_digest, state = 'running', token = p_token, status = null, headers = null, body = null, at = stamp
     where r.at < stamp - make_interval(secs => p_kept)
       or (
         r.state = 'running'
@@ -169,8 +170,9 @@ begin
     select
       case when r.digest = p_digest then r.state else 'other' end,
       case when r.digest = p_digest then r.status end,
+      case when r.digest = p_digest then r.headers end,
       case when r.digest = p_digest then r.body end
-    into said, status, body
+    into said, status, headers, body
     from holdfast.request r
     where r.scope = p_scope and r.key = p_key;
     if said is not null then

@@ -72,6 +72,7 @@ create table key_gate (
 
 create table worker (
   id integer primary key,                  -- random for each start of a process
+  tenant text,                             -- whose key it came with; null: one of the house's own
   name text not null,
   host text not null,
   pid integer not null,

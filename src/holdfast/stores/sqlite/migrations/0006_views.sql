@@ -123,6 +123,7 @@ from job_state j;
 create view workers as
 select
   w.id,
+  w.tenant as tenant_id,
   w.name,
   w.host as hostname,
   w.status,

@@ -51,6 +51,7 @@ create table request (
   state text not null check (state in ('running', 'done')),
   token blob not null,                     -- whoever answers it
   status integer,
+  headers blob,                            -- JSON
   body blob,
   at integer not null,
   primary key (scope, key)

@@ -53,8 +53,8 @@ def begin_request(
     if begun:
         return begun
     return [
-        (said, None, None) if said == "other" else (said, status, body)
-        for said, status, body in s.rows("request.find", **asked)
+        (said, None, None, None) if said == "other" else (said, *answer)
+        for said, *answer in s.rows("request.find", **asked)
     ]
 
 

@@ -1,0 +1,92 @@
+"""What remote workers say of a task is kept as our own workers would keep it."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast import Holdfast
+from holdfast.sealing import KeyRing
+from tests.http.conftest import asking
+from tests.http.test_claims import claimed, registered
+
+SECRET, CARD = "correct-horse-battery-staple", "4111-1111-1111-1111"
+CHARGE = {"type": "charge", "kwargs": {"card": CARD, "login": {"password": SECRET}, "note": "hi"}}
+
+
+def with_charge(app: Holdfast) -> Holdfast:
+    @app.durable(name="charge")
+    async def charge(card: str, login: dict[str, str], note: str) -> None:
+        """Charge a card."""
+
+    return app
+
+
+@pytest.fixture
+async def http(url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOLDFAST_REDACT", "card")
+    async with Holdfast(url) as app, asking(with_charge(app)) as http:
+        yield http
+
+
+async def failed(http: httpx.AsyncClient, wish: dict[str, Any], **error: str) -> dict[str, Any]:
+    id = (await http.post("/v1/tasks", json={"max_tries": 1, **wish})).json()["id"]
+    (task,) = await claimed(http, await registered(http, types=["charge", "unheard"]))
+    end = {"outcome": "failed", "error": error}
+    answer = await http.post(f"/v1/leases/{task['lease']}:settle", json=end)
+    assert answer.json() == {"ended": "failed"}, answer.text
+    found: dict[str, Any] = (await http.get(f"/v1/tasks/{id}/result")).json()["error"]
+    return found
+
+
+async def test_an_error_does_not_repeat_the_secrets_among_the_arguments(http: httpx.AsyncClient):
+    said = f"no luck with {CARD} of {SECRET}, hi"
+    found = await failed(http, CHARGE, type=f"Bad{SECRET}", message=said, traceback=f"at {said}")
+    hidden = "no luck with [hidden] of [hidden], hi"
+    assert found == {"type": "Bad[hidden]", "message": hidden, "traceback": f"at {hidden}"}
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+async def test_nor_those_that_were_given_in_their_places(http: httpx.AsyncClient, unknown):
+    """As far as the server knows the function, and so the names of its places."""
+    wish: dict[str, Any] = {"type": "charge", "args": [CARD, {"password": SECRET}, "hi"]}
+    if unknown:
+        wish = {"type": "unheard", "args": [{"password": SECRET}], "allow_unknown": True}
+    found = await failed(http, wish, message=f"{SECRET} {CARD}")
+    assert found["message"] == f"[hidden] {CARD}" if unknown else "[hidden] [hidden]"
+
+
+async def test_what_is_long_is_cut_after_its_secrets_are_gone(http: httpx.AsyncClient):
+    """A secret that lies across the cut leaves no part behind."""
+    for places in range(1, len(SECRET), 7):
+        message = "m" * (3999 - places) + SECRET + "m" * 90_000
+        traceback = "t" * 100_000 + SECRET + "t" * (12_000 - places)
+        found = await failed(http, CHARGE, type="T" * 900, message=message, traceback=traceback)
+        assert len(found["type"]) == 200
+        assert len(found["message"]) == 4000
+        assert len(found["traceback"]) <= 12_001
+        for text in (found["message"], found["traceback"]):
+            assert SECRET[:4] not in text
+            assert SECRET[-4:] not in text
+
+
+async def test_characters_that_take_many_bytes_still_fit(http: httpx.AsyncClient):
+    found = await failed(http, CHARGE, message="\0" * 5000, traceback="\x01" * 150_000)
+    assert found["message"].count("\0") == 0
+    assert found["traceback"]
+
+
+async def test_what_a_worker_reports_does_not_repeat_them_either(http: httpx.AsyncClient):
+    id = (await http.post("/v1/tasks", json=CHARGE)).json()["id"]
+    (task,) = await claimed(http, await registered(http, types=["charge"]))
+    report = {"percent": 50, "message": f"charging {CARD}"}
+    answer = await http.post(f"/v1/leases/{task['lease']}:progress", json=report)
+    assert answer.status_code == 204
+    assert (await http.get(f"/v1/tasks/{id}")).json()["progress_message"] == "charging [hidden]"
+
+
+async def test_sealed_arguments_are_opened_to_know_what_to_hide(url: str):
+    ring = KeyRing.parse(f"one:{KeyRing.make()}")
+    async with Holdfast(url, encryption=ring) as app, asking(with_charge(app)) as http:
+        found = await failed(http, CHARGE, message=f"no luck with {SECRET}")
+        assert found["message"] == "no luck with [hidden]"
