@@ -206,8 +206,8 @@ def work(scene: Scene, http: httpx.Client, key: str) -> dict[str, str]:
 
 def remote_work(scene: Scene, http: httpx.Client, admin: str, key: str) -> None:
     """A worker over HTTP is given the arguments, and repeats them."""
-    wish = {"type": "till:blurt", "kwargs": arguments(scene.secrets), "tenant_id": "acme"}
-    wish["max_tries"] = 1
+    given = arguments(scene.secrets)
+    wish = {"type": "till:blurt", "kwargs": given, "tenant_id": "acme", "max_tries": 1}
     id = scene.ask(http, "POST", "/v1/tasks", json=wish, headers=bearer(admin)).json()["id"]
     me = {"worker_id": "far", "types": ["till:blurt"]}
     worker = scene.ask(http, "POST", "/v1/workers", json=me, headers=bearer(key)).json()["worker"]

@@ -26,9 +26,9 @@ class Revocable(SomeKeys):
         del self._callers[key]
 
 
-def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+def endless(monkeypatch: pytest.MonkeyPatch, size: int = 100_000) -> None:
     """A hub that has more to tell than any buffer holds."""
-    line = b"data: " + b"x" * 100_000 + b"\n\n"
+    line = b"data: " + b"x" * size + b"\n\n"
 
     async def follow(self: Hub, place: int) -> AsyncIterator[list[Told]]:
         for seq in range(10_000):
@@ -38,13 +38,15 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hub, "follow", follow)
 
 
-def deaf(server: Server, path: str, times: int = 1, **headers: str) -> socket.socket:
+def deaf(
+    server: Server, path: str, key: str | None = None, *, times: int = 1, window: int = 4096
+) -> socket.socket:
     """A client that asks, perhaps for more than any buffer holds, and does not read."""
     wire = socket.socket()
-    wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
     wire.connect((server.host, server.port))
     lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += [f"Authorization: Bearer {key}"] if key else []
     wire.sendall("\r\n".join([*lines, "", ""]).encode() * times)
     wire.setblocking(False)
     return wire
@@ -139,7 +141,7 @@ async def test_a_stream_that_nobody_reads_is_closed_and_its_place_comes_back(
     one = {"Authorization": "Bearer one"}
     async with served(local, keys=[keys], streams=1) as server:
         endless(monkeypatch)
-        with deaf(server, "/v1/events?after=0", **one) as wire:
+        with deaf(server, "/v1/events?after=0", "one") as wire:
             async with asyncio.timeout(60):
                 while not was_hung_up_on(wire):
                     await asyncio.sleep(0.02)
@@ -151,18 +153,18 @@ async def test_a_stream_that_nobody_reads_is_closed_and_its_place_comes_back(
 async def test_a_stream_that_is_read_slowly_goes_on(
     local: Holdfast, monkeypatch: pytest.MonkeyPatch
 ):
-    """As long as it is read at all."""
-    monkeypatch.setattr(Patient, "READING", 1.0)
+    """As long as it is read at all, also where one part of it takes longer than the patience."""
+    monkeypatch.setattr(Patient, "READING", 0.5)
     async with served(local) as server:
-        endless(monkeypatch)
+        endless(monkeypatch, 4_000_000)
         loop, read = asyncio.get_running_loop(), 0
-        with deaf(server, "/v1/events?after=0") as wire:
+        with deaf(server, "/v1/events?after=0", window=200_000) as wire:
             until = loop.time() + 3
             while loop.time() < until:
                 got = len(await loop.sock_recv(wire, 65_536))
                 assert got, "it was closed"
                 read += got
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
         assert read > 100_000
 
 
