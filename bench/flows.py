@@ -1,6 +1,7 @@
 """`make bench-flows`: durable functions against bare commits of the same database, in one run."""
 
 import asyncio
+import statistics
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from tests.servers import Postgres, fresh_database
 from bench.measure import Ratio, report
 from holdfast import Holdfast, current, durable
 
+ROUNDS = 5
 STEPS, MANY, CHAIN, FAN, LONG = 200, 100, 100, 1000, 10_000
 Commits = Callable[[int], Awaitable[float]]
 marks: dict[str, tuple[float, float]] = {}
@@ -70,28 +72,53 @@ async def serving(url: str) -> AsyncIterator[Holdfast]:
 
 async def measured(name: str, url: str, commits: Commits) -> list[Ratio]:
     async with serving(url) as app:
+        await commits(20)
         await (await app.dispatch(steps, 20)).result()
-        one_commit = await commits(STEPS) / STEPS
-        task = await app.dispatch(steps, STEPS)
-        await task.result()
-        began, ended = marks[str(task.id)]
-        one_step = (ended - began) / STEPS
-        many = await app.dispatch_many([steps.call(STEPS // 10) for _ in range(MANY)])
-        for each in many:
-            await each.result()
-        spans = [marks[str(each.id)] for each in many]
-        rate = MANY * (STEPS // 10) / (max(e for _, e in spans) - min(b for b, _ in spans))
-        links = await (await app.dispatch(chain, CHAIN)).result() / CHAIN
+        rounds = [await one_round(app, commits) for _ in range(ROUNDS)]
         joined = await (await app.dispatch(fan, FAN)).result()
         replay = await replayed(app)
+    commit, step, many, child = (statistics.median(column) for column in zip(*rounds, strict=True))
+    to_commit, to_one, to_commits = (
+        statistics.median(column)
+        for column in zip(
+            *((step / c, step / m, child / c) for c, step, m, child in rounds), strict=True
+        )
+    )
     ms = 1e3
     return [
-        _most(f"{name}: an inline step to a bare commit", one_step * ms, one_commit * ms, 1.5),
-        _least(f"{name}: steps of {MANY} functions to those of one", rate, 1 / one_step, 10),
-        _most(f"{name}: a child in a chain, to bare commits", links * ms, one_commit * ms, 4),
-        _most(f"{name}: fan-out and join of {FAN}", joined * ms, 1000, 1),
-        _most(f"{name}: replay of 1,000 of {LONG:,} steps", replay * ms, 100, 1),
-    ]
+        Ratio(
+            what=f"{name}: an inline step to a bare commit",
+            ours=step * ms, reference=commit * ms, ratio=to_commit, most=1.5, unit=" ms",
+        ),
+        Ratio(
+            what=f"{name}: steps of {MANY} functions to those of one",
+            ours=1 / many, reference=1 / step, ratio=to_one, least=10,
+        ),
+        Ratio(
+            what=f"{name}: a child in a chain, to bare commits",
+            ours=child * ms, reference=commit * ms, ratio=to_commits, most=4, unit=" ms",
+        ),
+        _within(f"{name}: fan-out and join of {FAN}", joined * ms, 1000),
+        _within(f"{name}: replay of 1,000 of {LONG:,} steps", replay * ms, 100),
+    ]  # fmt: skip
+
+
+async def one_round(app: Holdfast, commits: Commits) -> tuple[float, float, float, float]:
+    """Seconds for a bare commit, a step, a step among those of many functions, and a child."""
+    commit = await commits(STEPS) / STEPS
+    (alone,) = await spans(app, 1)
+    many = await spans(app, MANY)
+    together = max(ended for _, ended in many) - min(began for began, _ in many)
+    links = await (await app.dispatch(chain, CHAIN)).result() / CHAIN
+    return commit, (alone[1] - alone[0]) / STEPS, together / (MANY * STEPS), links
+
+
+async def spans(app: Holdfast, count: int) -> list[tuple[float, float]]:
+    """When so many functions of some steps each began and ended."""
+    tasks = await app.dispatch_many([steps.call(STEPS) for _ in range(count)])
+    for each in tasks:
+        await each.result()
+    return [marks.pop(str(each.id)) for each in tasks]
 
 
 async def replayed(app: Holdfast) -> float:
@@ -105,13 +132,8 @@ async def replayed(app: Holdfast) -> float:
     return (ended - began) / LONG * 1000
 
 
-def _most(what: str, ours: float, reference: float, most: float) -> Ratio:
-    ratio = ours / reference
-    return Ratio(what=what, ours=ours, reference=reference, ratio=ratio, most=most, unit=" ms")
-
-
-def _least(what: str, ours: float, reference: float, least: float) -> Ratio:
-    return Ratio(what=what, ours=ours, reference=reference, ratio=ours / reference, least=least)
+def _within(what: str, ours: float, most: float) -> Ratio:
+    return Ratio(what=what, ours=ours, reference=most, ratio=ours / most, most=1.0, unit=" ms")
 
 
 async def on_postgres(url: str) -> list[Ratio]:

@@ -1,5 +1,5 @@
 """Spans of OpenTelemetry, in programs that use it: one when tasks are made, one for each attempt,
-and a link from the one to the other. Where nobody has loaded OpenTelemetry, nothing is done.
+and a link from the one to the other. Where nobody has set OpenTelemetry up, nothing is done.
 
 The context travels with the arguments, as a third field of theirs; what makes two tasks the same
 work does not count it.
@@ -23,7 +23,10 @@ class _Carried(msgspec.Struct):
 
 
 def is_on() -> bool:
-    return "opentelemetry.trace" in sys.modules
+    """Whether somebody has set OpenTelemetry up: that libraries load it is not enough. Asked for
+    each attempt, so not by `get_tracer_provider`, which looks into the environment."""
+    trace = sys.modules.get("opentelemetry.trace")
+    return trace is not None and getattr(trace, "_TRACER_PROVIDER", trace) is not None
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ class Counted:
 
     async def call(self, verb, /, **parameters):
         self.accepts += verb == "accept"
+        await asyncio.sleep(0)  # others come meanwhile
         return await self._driver.call(verb, **parameters)
 
     def __getattr__(self, name):
@@ -31,6 +32,7 @@ class Down(Counted):
     async def call(self, verb, /, **parameters):
         if verb == "accept":
             self.accepts += 1
+            await asyncio.sleep(0)
             raise StoreUnreachable("nobody is there")
         return await self._driver.call(verb, **parameters)
 
@@ -48,7 +50,7 @@ async def test_a_store_that_is_down_says_so_to_all_at_once(store, keeper):
     heard = await _together(SqlStore(down), [[draft()] for _ in range(50)])
     assert {type(error) for error in heard} == {StoreUnreachable}
     assert len(set(map(id, heard))) == 50
-    assert down.accepts == 1
+    assert down.accepts == 2, "the first alone, all others together"
 
 
 async def test_conflicts_go_and_all_others_share_the_next_commit(store, keeper):
@@ -61,7 +63,7 @@ async def test_conflicts_go_and_all_others_share_the_next_commit(store, keeper):
     assert refused == {7: "order-7", 30: "order-30", 31: "order-31"}
     accepted = [[d.id for d in call] for n, call in enumerate(calls) if n not in refused]
     assert [ids for n, ids in enumerate(heard) if n not in refused] == accepted
-    assert counted.accepts == 2
+    assert counted.accepts == 3, "the first alone, the others, and again without conflicts"
 
 
 async def test_two_callers_in_conflict_with_each_other_are_one_accepted_and_one_refused(store):
@@ -98,7 +100,7 @@ async def test_other_faults_are_found_in_halves(store, keeper):
     heard = await _together(SqlStore(counted), calls)
     assert isinstance(heard[20], InvalidInput)
     assert [n for n, answer in enumerate(heard) if answer != [calls[n][0].id]] == [20]
-    assert counted.accepts <= 13
+    assert counted.accepts <= 14
 
 
 class Held(Counted):

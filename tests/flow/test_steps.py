@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast import Holdfast, HoldfastError, TaskFailed
 from holdfast.errors import StepFailed
+from holdfast.stores.flows import Flows
 from tests.flow.acts import ONCE, SOON, journal
 from tests.work.bench import Bench
 
@@ -291,3 +293,37 @@ async def test_what_was_done_about_a_failure_is_not_held_against_the_next_attemp
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=60) == "last"
     assert ran == ["first", "bad", "tell", "bad", "bad", "last"]
+
+
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_step_that_ran_is_recorded_also_where_the_function_is_stopped_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    """It runs out of time while its step is written: before the database heard of it, or before
+    the answer came."""
+    ran: list[str] = []
+    held: list[bool] = []
+    record = Flows._record_steps
+
+    async def slow(self: Flows, asked: Any) -> Any:
+        if not held:
+            held.append(True)
+            if written:
+                await record(self, asked)
+            await asyncio.Event().wait()
+        return await record(self, asked)
+
+    async def effect() -> int:
+        ran.append("ran")
+        return 7
+
+    @bench.app.durable(name="flow", retry_policy=SOON, timeout=timedelta(seconds=1))
+    async def flow() -> int:
+        return int(await Holdfast.step("one", effect))
+
+    monkeypatch.setattr(Flows, "_record_steps", slow)
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == 7
+    assert ran == ["ran"]
+    assert await bench.ends(task) == ["retry", "done"]

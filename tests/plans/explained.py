@@ -28,6 +28,7 @@ class Look:
     table: str
     index: str | None
     statement: str
+    condition: str = ""  # by which the index is asked
 
 
 class Explained(PostgresDriver):
@@ -59,6 +60,12 @@ class Explained(PostgresDriver):
 def _looks(node: dict[str, Any], statement: str) -> Iterator[Look]:
     if "Relation Name" in node and node["Node Type"] != "ModifyTable":
         by = node["Plans"][0] if node["Node Type"] == "Bitmap Heap Scan" else node
-        yield Look(node["Node Type"], node["Relation Name"], by.get("Index Name"), statement)
+        yield Look(
+            node["Node Type"],
+            node["Relation Name"],
+            by.get("Index Name"),
+            statement,
+            by.get("Index Cond", ""),
+        )
     for child in node.get("Plans", ()):
         yield from _looks(child, statement)

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from uuid import UUID
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
-from holdfast.answers import TaskFilter
+from holdfast.answers import Step, TaskFilter
 from holdfast.ids import new_id
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lifecycle import Settlement, Verdict
@@ -143,6 +144,23 @@ async def test_a_renewal_finds_its_leases_by_their_keys(bench: Bench) -> None:
     assert scans(looks) == []
     assert indexes(looks, "lease") == {"lease_pkey"}
     assert indexes(looks, "task") == {"task_pkey"}
+
+
+async def test_recording_never_reads_a_journal_whole(bench: Bench) -> None:
+    one, two = await bench.claim(2)
+    bench.driver.take()
+    for first in (0, 2, 2):  # what is recorded already may be asked for again
+        steps = [
+            Step(position=place, kind="step", name="s", value=b"1") for place in (first, first + 1)
+        ]
+        child = Draft(id=UUID(int=first + 1), type="free", parent=one.task)
+        await bench.store.record(one, steps, children=[child])
+        await bench.store.record(two, steps)
+        await bench.store.record(two, [Step(position=first + 50, kind="step", name="s")])
+    looks = [look for look in bench.driver.take() if look.table == "step"]
+    assert looks
+    assert {look.index for look in looks} == {"step_pkey"}
+    assert all("position" in look.condition for look in looks), looks
 
 
 @pytest.mark.parametrize("status", [None, *TaskStatus])

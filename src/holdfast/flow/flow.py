@@ -5,13 +5,13 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context as Variables
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import msgspec
 
 from holdfast.context import Effect
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
@@ -124,8 +124,18 @@ class Flow(Pump):
         position = ask.position = self._recording.add(recorded, decides=True)
         # A failure is written with what comes next: if nothing does, the step runs again.
         if recorded.failure is None:
-            await self._ours(self._recording.flush())
+            await self._written()
         return ask, one_of(recorded, position)
+
+    async def _written(self) -> None:
+        try:
+            await self._recording.write()
+        except (asyncio.CancelledError, StoreUnreachable) as error:
+            await self._ours(self._recording.flush())
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        except HoldfastError as error:
+            self._cannot_go_on(error)
 
     def can_run_here(self) -> bool:
         history = self._history
@@ -143,9 +153,13 @@ class Flow(Pump):
             if not task.cancelled() and (error := task.exception()):
                 self._host.stop_for(error)
             raise
-        except HoldfastError as error:  # no matter of the function's: it must not go on
-            self._host.stop_for(error)
-            raise PutDown from None
+        except HoldfastError as error:
+            self._cannot_go_on(error)
+
+    def _cannot_go_on(self, error: HoldfastError) -> NoReturn:
+        """No matter of the function's: it must not hear of it."""
+        self._host.stop_for(error)
+        raise PutDown from None
 
     async def start_anew(self, payload: bytes) -> None:
         """The journal is emptied: from here on this run counts no more."""

@@ -73,9 +73,21 @@ class Recording:
                     taking=taking,
                 )
             )
-            del self._pending[: len(steps)], self._consumed[: len(consumed)]
-            self.decides = self.stays = bool(self._pending)
+            self._forget(steps, consumed)
             return found
+
+    async def write(self) -> None:
+        """As `flush`, for a function that does nothing else meanwhile, and without a task of our
+        own. Where it is cancelled, or no answer comes, it may be written: `flush` makes sure."""
+        async with self._busy:
+            steps, consumed = self._pending.copy(), self._consumed.copy()
+            await self._store.record(self._lease, steps, consumed=consumed)
+            self._forget(steps, consumed)
+
+    def _forget(self, steps: Sequence[Step], consumed: Sequence[UUID]) -> None:
+        """They are written."""
+        del self._pending[: len(steps)], self._consumed[: len(consumed)]
+        self.decides = self.stays = bool(self._pending)
 
     async def check(self) -> None:
         """Before something is done that no lease guards. Raises `LeaseLost`."""

@@ -1,7 +1,9 @@
 """Callers that come together share one commit; one caller's fault is never another's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import Context
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -12,6 +14,7 @@ __all__ = ["MOST_SHARED", "Accept", "Accepted", "Sharing", "Together"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+C = TypeVar("C")
 _MOST_BYTES = 4 << 20  # of what is asked together
 MOST_SHARED = 500  # drafts that share a commit
 
@@ -46,38 +49,82 @@ class _Caller(NamedTuple):
 Accept = Callable[[Sequence[Draft]], Awaitable[Accepted]]
 
 
-class Sharing:
-    """The callers of one event loop."""
+class _Batches(Generic[C]):
+    """The callers of one event loop: whatever comes while the last answer is waited for goes
+    together, without a timer. One who comes alone asks in a task of his own, which is quicker."""
 
-    def __init__(self, accept: Accept) -> None:
-        self._accept = accept
-        self._waiting: list[_Caller] = []
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._nobodys = Context()  # whoever came first: what is done here is done for all
+        self._waiting: list[C] = []
         self._serving: asyncio.Task[None] | None = None
+        self._is_busy = False
+        self._is_lonely = True  # lately nobody came together
 
-    async def enqueue(self, drafts: Sequence[Draft]) -> list[UUID]:
-        caller = _Caller(drafts, asyncio.get_running_loop().create_future())
+    @property
+    def _may_go_alone(self) -> bool:
+        return self._is_lonely and not self._is_busy
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+            self._go_on()
+
+    def _wait(self, caller: C) -> None:
         self._waiting.append(caller)
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
-        return await caller.answer
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting and not self._is_busy:
+            self._is_busy = True
+            self._serving = self._loop.create_task(self._serve(), context=self._nobodys)
 
     async def _serve(self) -> None:
-        """Whatever came while the last commit was in flight goes into the next: no timer."""
-        try:
+        with self._alone():
             while self._waiting:
-                size = 0
-                together = []
-                for caller in self._waiting:
-                    if size and size + len(caller.drafts) > MOST_SHARED:
-                        break
-                    size += len(caller.drafts)
-                    together.append(caller)
-                del self._waiting[: len(together)]
-                await self._together([c for c in together if not c.answer.done()])
-        finally:
-            self._serving = None
+                batch = self._waiting[: self._fitting()]
+                del self._waiting[: len(batch)]
+                self._is_lonely = len(batch) == 1
+                await self._together(batch)
 
-    async def _together(self, callers: Sequence[_Caller]) -> None:
+    def _fitting(self) -> int:
+        """How many of those who wait go together; at least one."""
+        raise NotImplementedError
+
+    async def _together(self, batch: Sequence[C]) -> None:
+        raise NotImplementedError
+
+
+class Sharing(_Batches[_Caller]):
+    """Those who bring drafts."""
+
+    def __init__(self, accept: Accept) -> None:
+        super().__init__()
+        self._accept = accept
+
+    async def enqueue(self, drafts: Sequence[Draft]) -> list[UUID]:
+        """Where it is cancelled, they may have been accepted all the same."""
+        if self._may_go_alone:
+            with self._alone():
+                return (await self._accept(drafts)).all_or_none()
+        caller = _Caller(drafts, self._loop.create_future())
+        self._wait(caller)
+        return await caller.answer
+
+    def _fitting(self) -> int:
+        size = 0
+        for place, caller in enumerate(self._waiting):
+            size += len(caller.drafts)
+            if place and size > MOST_SHARED:
+                return place
+        return len(self._waiting)
+
+    async def _together(self, batch: Sequence[_Caller]) -> None:
+        callers = [caller for caller in batch if not caller.answer.done()]
         if not callers:
             return
         try:
@@ -119,9 +166,8 @@ class Sharing:
         await (self._together(rest) if out else self._in_halves(rest))
 
 
-class Together(Generic[T, R]):
-    """The callers of one event loop, whose questions are independent of each other: what comes
-    while the last answer is waited for is asked together."""
+class Together(_Batches[tuple[T, "asyncio.Future[R]"]], Generic[T, R]):
+    """Those whose questions are independent of each other."""
 
     def __init__(
         self,
@@ -130,31 +176,25 @@ class Together(Generic[T, R]):
         weigh: Callable[[T], int],
     ) -> None:
         """`weigh`: bytes of a question; what goes together is bounded."""
+        super().__init__()
         self._ask, self._weigh = ask, weigh
-        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
-        self._serving: asyncio.Task[None] | None = None
 
     async def ask(self, question: T) -> R:
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._waiting.append((question, answer))
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
+        """Where it is cancelled, it may have been asked all the same."""
+        if self._may_go_alone:
+            with self._alone():
+                return (await self._ask([question]))[0]
+        answer: asyncio.Future[R] = self._loop.create_future()
+        self._wait((question, answer))
         return await answer
 
-    async def _serve(self) -> None:
-        try:
-            while self._waiting:
-                count = weight = 0
-                for question, _ in self._waiting[:MOST_SHARED]:
-                    weight += self._weigh(question)
-                    if count and weight > _MOST_BYTES:
-                        break
-                    count += 1
-                batch = self._waiting[:count]
-                del self._waiting[:count]
-                await self._together(batch)
-        finally:
-            self._serving = None
+    def _fitting(self) -> int:
+        weight = 0
+        for place, (question, _) in enumerate(self._waiting[:MOST_SHARED]):
+            weight += self._weigh(question)
+            if place and weight > _MOST_BYTES:
+                return place
+        return MOST_SHARED
 
     async def _together(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> None:
         try:

@@ -14,7 +14,8 @@ from holdfast.errors import InvalidInput, LeaseLost, StoreError
 from holdfast.ids import new_grant
 from holdfast.stores.base import Base, policy_of, stands_twice
 from holdfast.stores.driver import MisplacedTask
-from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.stores.settlements import asked, left_out, waiting
+from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.names import check_priority
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.task import Claimed, Lease, plain
@@ -160,11 +161,11 @@ class Working(Base):
         if conn is not None:
             return await self._settle_on(conn, settlements, default_tries)
         accepted, parents = await self._settle(settlements, "holder", default_tries)
-        refused = _left_out(settlements, accepted)
+        refused = left_out(settlements, accepted)
         refused = await self._really_refused(refused) if refused else []
         if is_awake:
             parents = [parent for parent in parents if not is_awake(parent)]
-        await self._wake(parents + _waiting(settlements))
+        await self._wake(parents + waiting(settlements))
         return frozenset(lease.task for lease in refused)
 
     async def progress(
@@ -280,7 +281,7 @@ class Working(Base):
         lapsed_only: bool = False,
     ) -> tuple[dict[UUID, str] | None, list[UUID]]:
         """What became of the accepted ones (None: all done), and the parents to wake."""
-        ask = _asked(settlements, by, default_tries, lapsed_only)
+        ask = asked(settlements, by, default_tries, lapsed_only)
         try:
             rows = await self._driver.call("settle", **ask)
         except MisplacedTask:
@@ -294,17 +295,17 @@ class Working(Base):
     ) -> frozenset[UUID]:
         """All of them, or `LeaseLost`. What this lease settled before is lost to it as well: the
         rows that go with it were written then, and must not be written again."""
-        ask = _asked(settlements, "holder", default_tries, lapsed_only=False)
+        ask = asked(settlements, "holder", default_tries, lapsed_only=False)
         try:
             rows = await self._driver.call_on(conn, "settle", **ask)
         except MisplacedTask:
             raise stands_twice() from None
         accepted, parents = self._settled(rows[0])
-        if refused := _left_out(settlements, accepted):
+        if refused := left_out(settlements, accepted):
             if not self._driver.one_writer:  # else `transaction()` does it, after the rollback
                 await self._really_refused(refused)
             raise LeaseLost("settle", refused[0].task, refused)
-        wakes = frozenset(parents + _waiting(settlements))
+        wakes = frozenset(parents + waiting(settlements))
         if any(ours is conn for ours in self._owed):  # some libraries' connections have no hash
             self._owed[conn] |= wakes
         return wakes
@@ -341,62 +342,6 @@ def _past(recorded: bool, fence: int | None, ended: str | None) -> dict[str, Any
         "since": (fence or 0) + 1,
         "reborn": ended in ("failed", "cancelled"),
     }
-
-
-def _left_out(
-    settlements: Sequence[tuple[Lease, Settlement]], accepted: dict[UUID, str] | None
-) -> list[Lease]:
-    if accepted is None:
-        return []
-    return [lease for lease, _ in settlements if lease.task not in accepted]
-
-
-def _waiting(settlements: Sequence[tuple[Lease, Settlement]]) -> list[UUID]:
-    return [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
-
-
-def _asked(
-    settlements: Sequence[tuple[Lease, Settlement]],
-    by: str,
-    default_tries: int,
-    lapsed_only: bool,
-) -> dict[str, Any]:
-    columns = _columns(settlements)
-    return {**columns, "by": by, "lapsed_only": lapsed_only, "default_tries": default_tries}
-
-
-def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:
-    ids = [lease.task for lease, _ in settlements]
-    grant = settlements[0][0].grant
-    grants = [lease.grant for lease, _ in settlements]
-    columns: dict[str, Any] = {
-        "ids": ids,
-        "grants": [grant] if grants.count(grant) == len(grants) else grants,
-        "results": [s.result for _, s in settlements],
-    }
-    if all(s.verdict is Verdict.DONE for _, s in settlements):
-        return {**columns, **dict.fromkeys(_REST)}
-    seen = [(lease.task, seq) for lease, s in settlements for seq in s.seen]
-    return {
-        **columns,
-        "verdicts": [s.verdict.value for _, s in settlements],
-        "delays": [None if s.delay is None else s.delay.total_seconds() for _, s in settlements],
-        "refunds": [s.refund for _, s in settlements],
-        "alones": [s.alone for _, s in settlements],
-        "wakes": [s.wakes for _, s in settlements],
-        "reasons": [s.reason for _, s in settlements],
-        "error_types": [s.failure and s.failure.type for _, s in settlements],
-        "errors": [s.failure and s.failure.message for _, s in settlements],
-        "details": [s.failure and s.failure.detail for _, s in settlements],
-        "seen_ids": [task for task, _ in seen],
-        "seen": [seq for _, seq in seen],
-    }
-
-
-_REST = (
-    "verdicts", "delays", "refunds", "alones", "wakes", "reasons",
-    "error_types", "errors", "details", "seen_ids", "seen",
-)  # fmt: skip
 
 
 def _place(row: Sequence[Any]) -> tuple[int, int]:

@@ -33,8 +33,10 @@ class Signature:
 
     def pack(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The call as JSON, the same for equal calls however they are spelled."""
-        bound = self._bind(args, kwargs)
-        payload = encode({"args": list(bound.args), "kwargs": bound.kwargs})
+        if kwargs or len(args) != len(self._places) or self._picky:
+            bound = self._bind(args, kwargs)
+            args, kwargs = bound.args, bound.kwargs
+        payload = encode({"args": list(args), "kwargs": kwargs})
         self.unpack(payload)  # what the worker could not read is refused here
         return payload
 

@@ -82,7 +82,7 @@ class TaskLogs(logging.Handler):
 
     async def write(self, leases: Iterable[Lease]) -> None:
         """What they said so far."""
-        if said := [lease for lease in leases if lease in self._said]:
+        if self._said and (said := [lease for lease in leases if lease in self._said]):
             for start in range(0, len(said), _AT_ONCE):
                 some = said[start : start + _AT_ONCE]
                 await asyncio.gather(*(self._write(lease) for lease in some))

@@ -93,13 +93,12 @@ class PostgresDriver:
         loop = asyncio.get_running_loop()
         over = loop.time() + self._patience(verb, parameters)
         for tried in range(_TRIES):
-            with self._explained(explain):
-                try:
-                    async with self._pool.connection(over - loop.time()) as conn:
-                        return await run(conn, verb, parameters, over - loop.time())
-                except _AGAIN:
-                    if tried == _TRIES - 1:
-                        raise
+            try:
+                async with self._pool.connection(over - loop.time()) as conn:
+                    return await run(conn, verb, parameters, over - loop.time())
+            except PROBLEMS as error:
+                if not isinstance(error, _AGAIN) or tried == _TRIES - 1:
+                    raise explain(error, self.schema, self._where) from error
             await asyncio.sleep(random.random() * 0.002 * 2**tried)
         raise AssertionError("unreachable")
 

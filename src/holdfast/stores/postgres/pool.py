@@ -1,8 +1,7 @@
 """A few connections, lent one call at a time. None keeps session state, so none is reset."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -36,9 +35,11 @@ class Pool:
         self._closed = False
         self._leaving: set[asyncio.Task[None]] = set()
 
-    @asynccontextmanager
-    async def connection(self, within: float) -> AsyncIterator[asyncpg.Connection]:
+    def connection(self, within: float) -> "_Loan":
         """One that is free within so many seconds. Where its block times out, it is given up."""
+        return _Loan(self, within)
+
+    async def lend(self, within: float) -> asyncpg.Connection:
         self.check()
         over = asyncio.get_running_loop().time() + within
         if self._room.locked():
@@ -47,23 +48,20 @@ class Pool:
         else:
             await self._room.acquire()
         try:
-            conn = self._rested() or await self._new(over)
-            try:
-                yield conn
-            except asyncpg.PostgresError:
-                self._give_back(conn)
-                raise
-            except TimeoutError:
-                self._give_up(conn)
-                raise
-            except BaseException:
-                # Cancelled or cut off in the middle: nobody knows what it would say next.
-                conn.terminate()
-                raise
-            else:
-                self._give_back(conn)
-        finally:
+            return self._rested() or await self._new(over)
+        except BaseException:
             self._room.release()
+            raise
+
+    def take_back(self, conn: asyncpg.Connection, error: BaseException | None) -> None:
+        """`error`: how the call on it ended."""
+        self._room.release()
+        if error is None or isinstance(error, asyncpg.PostgresError):
+            self._give_back(conn)
+        elif isinstance(error, TimeoutError):
+            self._give_up(conn)
+        else:  # cancelled or cut off in the middle: nobody knows what it would say next
+            conn.terminate()
 
     def check(self) -> None:
         """Connections hang on the loop that opened them: from another, a call would never end."""
@@ -141,6 +139,22 @@ class Pool:
             return bool(real != conn.get_server_pid())
         finally:
             await conn.close(timeout=_GOODBYE)
+
+
+class _Loan:
+    """A connection for one block."""
+
+    __slots__ = ("_conn", "_pool", "_within")
+
+    def __init__(self, pool: Pool, within: float) -> None:
+        self._pool, self._within = pool, within
+
+    async def __aenter__(self) -> asyncpg.Connection:
+        self._conn = await self._pool.lend(self._within)
+        return self._conn
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._pool.take_back(self._conn, error)
 
 
 async def _say_goodbye(conn: asyncpg.Connection) -> None:

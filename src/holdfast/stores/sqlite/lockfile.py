@@ -34,7 +34,9 @@ class LockFile:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._wait(timeout)
-        os.pwrite(self._fd, b"%-10d\n" % os.getpid(), 0)
+        name = b"%-10d\n" % os.getpid()
+        if os.pread(self._fd, len(name), 0) != name:
+            os.pwrite(self._fd, name, 0)
 
     def release(self) -> None:
         if fcntl is not None:

@@ -446,6 +446,7 @@ set jit = off
 as $$
 declare
   p_fence int;
+  stands boolean;
 begin
   select l.fence into p_fence
   from holdfast.lease l
@@ -457,9 +458,10 @@ begin
     return;
   end if;
 
-  if ids is not null and not exists (      -- else this very call was written before, children and all
+  stands := exists (                       -- this very call was written before, children and all
     select from holdfast.step s where s.id = p_id and s.position = any (positions)
-  ) then
+  );
+  if ids is not null and not stands then
     select a.taken_ids, a.taken_by, a.conflicts
     into taken_ids, taken_by, key_conflicts
     from holdfast.accept(
@@ -477,28 +479,35 @@ begin
     where k.id <> a.id;
   end if;
 
-  with written as (
-    insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
-    select p_id, a.position, a.kind, a.name, a.value, p_fence, holdfast.clock()
-    from unnest(positions, kinds, names, step_values) as a (position, kind, name, value)
-    where not exists (
-      select from unnest(positions, kinds, names, step_values) as b (position, kind, name, value)
-      join holdfast.step s on s.id = p_id and s.position = b.position
+  if stands then
+    conflicts := array(
+      select b.position
+      from unnest(positions, kinds, names, step_values) as b (position, kind, name, value)
+      cross join lateral (                 -- never the other way round: a journal is long
+        select s.kind, s.name, s.value
+        from holdfast.step s
+        where s.id = p_id
+          and s.position = b.position
+        offset 0
+      ) s
       where (s.kind, s.name, s.value) is distinct from (b.kind, b.name, b.value)
-    )
-    on conflict do nothing
-  )
-  select array_agg(b.position order by b.position)
-  into conflicts
-  from unnest(positions, kinds, names, step_values) as b (position, kind, name, value)
-  join holdfast.step s on s.id = p_id and s.position = b.position
-  where (s.kind, s.name, s.value) is distinct from (b.kind, b.name, b.value);
-  if conflicts is not null then
-    return;
+      order by b.position
+    );
+    if conflicts <> '{}' then
+      return;
+    end if;
   end if;
+  insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
+  select p_id, a.position, a.kind, a.name, a.value, p_fence, holdfast.clock()
+  from unnest(positions, kinds, names, step_values) as a (position, kind, name, value)
+  on conflict do nothing;
 
-  update holdfast.signal s set consumed = true where s.signal = any (p_consumed) and s.id = p_id;
-  delete from holdfast.wake w where w.seq = any (p_seen) and w.id = p_id;
+  if p_consumed <> '{}' then
+    update holdfast.signal s set consumed = true where s.signal = any (p_consumed) and s.id = p_id;
+  end if;
+  if p_seen <> '{}' then
+    delete from holdfast.wake w where w.seq = any (p_seen) and w.id = p_id;
+  end if;
   if p_most > 0 then
     leased := array(
       select l.id

@@ -114,16 +114,39 @@ def record_steps(
 ) -> list[tuple[UUID, list[int] | None]]:
     """Plain steps of many functions at once: whose lease holds, and which of their positions have
     other values recorded; of those nothing is written."""
+    given = dict(zip(ids, grants, strict=True))
+    try:
+        with s.conn:  # nearly always all of it is new, and every lease holds
+            new = s.each(
+                "record_step",
+                id=bytes_of(step_ids),
+                grant=[given[id].bytes for id in step_ids],
+                position=positions,
+                kind=kinds,
+                name=names,
+                step_value=step_values,
+            )
+            if len(new) < len(step_ids):
+                raise _NotAll
+    except _NotAll:
+        steps = zip(step_ids, positions, kinds, names, step_values, strict=True)
+        return _record_each(s, given, list(steps))
+    return [(id, None) for id in ids]
+
+
+class _NotAll(Exception):
+    """Some leases are gone, or some steps stand already."""
+
+
+def _record_each(
+    s: Session, given: dict[UUID, UUID], steps: list[tuple[UUID, int, str, str, bytes | None]]
+) -> list[tuple[UUID, list[int] | None]]:
     fences = {}
-    for id, grant in zip(ids, grants, strict=True):
+    for id, grant in given.items():
         fence = s.value("lease.fence", id=id, grant=grant)
         if fence is not None:
             fences[id] = fence
-    rows = [
-        row
-        for row in zip(step_ids, positions, kinds, names, step_values, strict=True)
-        if row[0] in fences
-    ]
+    rows = [row for row in steps if row[0] in fences]
     clashes: dict[UUID, list[int]] = {}
     for row in rows:
         id, position, kind, name, value = row
