@@ -30,8 +30,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 20_000
     seconds: float = 6.0  # at most, for one measurement
     least: float = 1.5  # seconds of draining; else once more, with more tasks
-    wait: float = 25.0  # for what a killed worker held
-    samples: int = 200
+    wait: float = 20.0  # for what a killed worker held
+    samples: int = 150
     try_slots: bool = False  # all numbers of slots, not just the one that is known to be best
     starts_within: float = 30.0
 
