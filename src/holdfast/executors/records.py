@@ -26,9 +26,12 @@ class LineHandler(logging.Handler):
         *,
         is_sending: Callable[[], bool],
         number: Callable[[], int],
+        scrub: Callable[[str], str],
     ) -> None:
-        """`is_sending`: whether this very thread is in the middle of it."""
+        """`is_sending`: whether this very thread is in the middle of it. `scrub` takes secrets
+        out, before a text is cut."""
         super().__init__()
+        self._scrub = scrub
         self._send, self._is_sending, self._number = send, is_sending, number
         self._pid = os.getpid()
         self._since, self._count, self._left_out = 0.0, 0, 0
@@ -41,7 +44,7 @@ class LineHandler(logging.Handler):
             return
         try:
             if self._has_room(record.created):
-                self._send(_as_data(record, self._number()))
+                self._send(_as_data(record, self._number(), self._scrub))
         except Exception:  # as all handlers do: logging must not end what it is about
             self.handleError(record)
 
@@ -56,7 +59,7 @@ class LineHandler(logging.Handler):
         return self._count <= _MOST_RECORDS
 
 
-def _as_data(record: logging.LogRecord, number: int) -> wire.Logged:
+def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]) -> wire.Logged:
     trace = record.exc_text
     if record.exc_info and not trace:
         trace = logging.Formatter().formatException(record.exc_info)
@@ -64,13 +67,13 @@ def _as_data(record: logging.LogRecord, number: int) -> wire.Logged:
         number=number,
         name=plain(record.name, 200),
         level=int(record.levelno),
-        message=plain(record.getMessage(), _LONGEST),
+        message=plain(scrub(record.getMessage()), _LONGEST),
         created=float(record.created),
         path=plain(record.pathname, 1000),
         line=int(record.lineno),
         function=plain(record.funcName or "", 200),
         pid=os.getpid(),
-        trace=None if trace is None else plain(trace, _LONGEST),
+        trace=None if trace is None else plain(scrub(trace), _LONGEST),
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Any, Protocol, assert_never
@@ -15,7 +15,7 @@ from holdfast.context import Asking, Context
 from holdfast.errors import LeaseLost, Parked, StoreError, TaskCancelled
 from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
-from holdfast.executors.outcomes import outcome_of
+from holdfast.executors.outcomes import NeedsWorker, outcome_of
 from holdfast.function import Function
 from holdfast.redaction import Redaction
 from holdfast.store import Store
@@ -82,6 +82,10 @@ class Site(Protocol):
     def made(
         self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
     ) -> None: ...
+
+    def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> Awaitable[tuple[Any, BaseException | None]]: ...
 
 
 class Flowing(Asking, Protocol):
@@ -251,6 +255,11 @@ class Attempt:
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
 
+    def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> Awaitable[tuple[Any, BaseException | None]]:
+        return self._site.in_thread(work, stopped)
+
     def stop_for(self, reason: Waiting | Snoozed | BaseException) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""
         if self.why is not None:
@@ -346,6 +355,9 @@ class Attempt:
             return self.after_stop()  # else it cancelled itself, which is an error like others
         if isinstance(error, LeaseLost) and error.task == self.claimed.lease.task:
             return None
+        if isinstance(error, NeedsWorker):
+            logger.info("task %s: %s; it will run there, alone", self.context.task_id, error)
+            return self.settle(HandedBack())  # granted again, it runs here as the only one
         if isinstance(error, Parked):
             return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
         outcome = outcome_of(error, self.function, self.context)

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Journal, Written
 from holdfast.context import running
-from holdfast.executor import Executor
+from holdfast.executor import Executors
 from holdfast.function import Function
 from holdfast.observer import Ended
 from holdfast.redaction import Redaction
@@ -25,7 +25,7 @@ from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from holdfast.work.solitude import Solitude
 
-__all__ = ["Executors", "Functions", "Slots"]
+__all__ = ["Functions", "Slots"]
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -36,19 +36,6 @@ _LONGEST_TURN = 5_000  # microseconds after which a slot lets others have the ev
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
 
 Functions = Callable[[], Mapping[tuple[str, str], Function[..., Any, Any]]]
-
-
-class Executors(Protocol):
-    """Ways to run a function. `stranded`: threads that nobody waits for and nobody can stop."""
-
-    @property
-    def stranded(self) -> int: ...
-
-    def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor: ...
-
-    def isolates(self, function: Function[..., Any, Any], claimed: Claimed) -> bool:
-        """Whether it runs in a process of its own, and can harm nobody else."""
-        ...
 
 
 class Slots:
@@ -141,14 +128,20 @@ class Slots:
             if old := [held[t.lease.task.int] for t in tasks if t.lease.task.int in held]:
                 self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
-            alone = self._must_be_alone(task)
-            if self._closed or (alone and self._solitude.waiting):
+            if self._closed:
                 self._put_down(task)
-            elif alone:
-                self._solitude.wait(task)
+            elif self._must_be_alone(task):
+                self._set_apart(task)
             else:
                 self._ahead.append((since, task))
         self.fill()
+
+    def _set_apart(self, task: Claimed) -> None:
+        """One waits here until it can be alone; the others may find another worker."""
+        if self._solitude.waiting:
+            self._put_down(task)
+        else:
+            self._solitude.wait(task)
 
     def freed(self) -> None:
         """There is room again."""
@@ -217,11 +210,14 @@ class Slots:
 
     def _next(self) -> Claimed | None:
         """Who starts now."""
-        if not self._can_start():
-            return None
-        if self._ahead:
-            return self._ahead.popleft()[1]
-        return self._solitude.take()
+        while self._can_start():
+            if not self._ahead:
+                return self._solitude.take()
+            task = self._ahead.popleft()[1]
+            if not self._must_be_alone(task):
+                return task
+            self._set_apart(task)  # since it was taken, its like turned out to need the worker
+        return None
 
     def _must_be_alone(self, task: Claimed) -> bool:
         """It was lost in company before, and may have been the cause: unless it runs in a process
@@ -370,6 +366,11 @@ class Slots:
     ) -> None:
         if self._adoption:
             self._adoption.made(drafts, written, offer, root)
+
+    def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> Awaitable[tuple[Any, BaseException | None]]:
+        return self._executors.in_thread(work, stopped)
 
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False
