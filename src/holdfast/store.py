@@ -236,7 +236,7 @@ class Upkeep(Protocol):
         ...
 
     async def expire(self, batch: int = 500) -> int:
-        """End what was not started in time."""
+        """End what nobody holds and is past its time. Whoever runs one stops it himself."""
         ...
 
     async def sweep_wakes(self, batch: int = 500) -> int:

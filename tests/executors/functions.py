@@ -56,7 +56,7 @@ def sync_about() -> dict[str, Any]:
 @durable
 async def async_about() -> dict[str, Any]:
     await asyncio.sleep(0)
-    return sync_about()
+    return sync_about.function()
 
 
 @durable

@@ -54,8 +54,10 @@ class Upkeep(Working):
         return bool(await self._call("revoke", id=task, fence=fence, grant=new_grant()))
 
     async def expire(self, batch: int = 500) -> int:
-        ended: int = await self._value("expire", batch=batch)
-        return ended
+        ((ended, parents),) = await self._call("expire", batch=batch)
+        if parents:
+            await self._wake(self._uuids(parents))
+        return int(ended)
 
     async def sweep_wakes(self, batch: int = 500) -> int:
         moved: int = await self._value("sweep_wakes", batch=batch)

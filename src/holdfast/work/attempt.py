@@ -23,6 +23,7 @@ from holdfast.tasks.lifecycle import (
     NEVER,
     Cancelled,
     Errored,
+    Expired,
     Facts,
     HandedBack,
     Outcome,
@@ -49,6 +50,7 @@ class Why(Enum):
     LOST = "its lease is lost"
     CANCEL = "somebody asked for it"
     TIMEOUT = "it ran out of time"
+    EXPIRED = "its task has expired"
     DRAIN = "its worker drains"
     WAITS = "it waits for something that takes long"
     FAULT = "it cannot go on"
@@ -284,7 +286,7 @@ class Attempt:
             self._is_read = True
             result = await self._call()
             self._is_over = True
-            if self.why in (Why.LOST, Why.TIMEOUT, Why.WAITS, Why.FAULT):
+            if self.why in (Why.LOST, Why.TIMEOUT, Why.EXPIRED, Why.WAITS, Why.FAULT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
                 self._flow().check_finished()
@@ -376,6 +378,8 @@ class Attempt:
                 seconds = self.function.traits.timeout
                 failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
                 return self.settle(Errored(failure))
+            case Why.EXPIRED:
+                return self.settle(Expired())
             case Why.WAITS:
                 assert self._waiting is not None
                 return self.settle(self._waiting)

@@ -14,7 +14,8 @@ where e.id = :id and e.fence = :fence
 returning e.id
 
 -- name: expire
-select holdfast.expire(:batch)
+select ended, parents
+from holdfast.expire(:batch)
 
 -- name: sweep_wakes
 select holdfast.sweep_wakes(:batch)

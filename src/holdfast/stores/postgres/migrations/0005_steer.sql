@@ -317,10 +317,10 @@ begin
 end $$;
 
 
--- Not started in time. What runs just now is looked at again a little later: its settle may put it back.
+-- Not done in time. What runs just now is its worker's to stop, and looked at again a little later: its settle
+-- may have put it back.
 
-create function holdfast.expire(p_batch int)
-returns int
+create function holdfast.expire(p_batch int, out ended int, out parents uuid[])
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -345,12 +345,13 @@ begin
     for update skip locked
   ) d;
   if due is null then
-    return 0;
+    ended := 0;
+    return;
   end if;
 
   got := holdfast.withdraw(
     array(select d.id from unnest(due) as d (id) where not exists (select from holdfast.lease l where l.id = d.id)),
-    'failed', 'Expired', 'not started before it expired'
+    'failed', 'Expired', 'not done before it expired'
   );
 
   delete from holdfast.expiry e
@@ -362,7 +363,8 @@ begin
   update holdfast.expiry e
   set expires_at = holdfast.clock() + interval '10 seconds'
   where e.id = any (due);
-  return cardinality(got.withdrawn);
+  ended := cardinality(got.withdrawn);
+  parents := got.parents;
 end $$;
 
 

@@ -84,9 +84,7 @@ def _end(s: Session, over: Sequence[Judged], by: str) -> None:
             state=[j.ends_as for j in over],
             result=[j.wish["result"] for j in over],
             error_type=["Expired" if j.late else j.wish["error_type"] for j in over],
-            error=[
-                "not started again before it expired" if j.late else j.wish["error"] for j in over
-            ],
+            error=["not done before it expired" if j.late else j.wish["error"] for j in over],
         )
 
 

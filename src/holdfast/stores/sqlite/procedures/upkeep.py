@@ -21,17 +21,20 @@ def lapsed(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def expire(s: Session, *, batch: int) -> list[tuple[int]]:
-    """What runs just now is looked at again a little later: its settle may put it back."""
+def expire(s: Session, *, batch: int) -> list[tuple[int, list[bytes] | None]]:
+    """What runs just now is its worker's to stop, and looked at again a little later: its settle
+    may have put it back."""
     due = [id for (id,) in s.rows("expiry.due", batch=batch)]
     if not due:
-        return [(0,)]
+        return [(0, None)]
     error_type, error = EXPIRED
     ids = [UUID(bytes=id) for id in due]
-    ((withdrawn, _),) = withdraw(s, ids=ids, state="failed", error_type=error_type, error=error)
+    ((withdrawn, parents),) = withdraw(
+        s, ids=ids, state="failed", error_type=error_type, error=error
+    )
     s.each("expiry.done", id=due)
     s.each("expiry.again", id=due)
-    return [(len(withdrawn),)]
+    return [(len(withdrawn), parents)]
 
 
 def mark_stale(s: Session, *, after: float) -> list[tuple[int]]:
