@@ -114,7 +114,7 @@ class Context:
     """One attempt, seen from inside its function."""
 
     __slots__ = (
-        "_cancel_requested", "_in_step", "_told", "claimed", "clock", "effects", "family",
+        "_cancel_requested", "_outer", "_told", "claimed", "clock", "effects", "family",
         "keeper", "max_tries", "secrets", "watched", "worker_id",
     )  # fmt: skip
 
@@ -138,7 +138,7 @@ class Context:
         self.watched: Any = None  # the function's coroutine, where a flow may want to watch it
         self._cancel_requested = claimed.cancel_requested
         self._told: Callable[[], None] | None = None
-        self._in_step = False
+        self._outer: Context | None = None  # the function, seen from one of its steps
         self.family: Any = None  # the asyncio tasks that it made: see `flow.branches`
         self.effects: dict[str, int] = {}  # by branch, how often `once` was asked without a flow
 
@@ -166,13 +166,19 @@ class Context:
             clock=self.clock,
             secrets=self.secrets,
         )
-        inside._cancel_requested, inside._in_step = self._cancel_requested, True
+        inside._outer = self
         return inside
+
+    @property
+    def _in_step(self) -> bool:
+        return self._outer is not None
 
     @property
     def cancel_requested(self) -> bool:
         """Whether somebody asked for this task to be cancelled."""
-        return self._cancel_requested
+        if self._cancel_requested or self._outer is None:
+            return self._cancel_requested
+        return self._outer.cancel_requested
 
     @cancel_requested.setter
     def cancel_requested(self, requested: bool) -> None:
@@ -263,6 +269,12 @@ class Context:
         """PostgreSQL: a connection whose transaction also ends the task. It is committed when the
         function returns, together with its result; rolled back when it raises or lost its lease.
         """
+        if self._in_step:
+            raise HoldfastError(
+                "transaction() works in the function itself, not in a step: a step is recorded at "
+                "once, its rows would be committed only when the function returns. Call it behind "
+                "the last step, or write in the step over a connection of your own"
+            )
         return self.keeper.transaction()
 
     def now(self) -> datetime:
@@ -322,9 +334,7 @@ class Context:
         """End the attempt now, in this way. What the function does from here on counts no more.
         Raises `LeaseLost`."""
         if not isinstance(self.keeper, Releasing):
-            raise HoldfastError(
-                "a lease cannot be released from a process of its own; return or raise instead"
-            )
+            raise HoldfastError("this attempt cannot be released; return or raise instead")
         await self.keeper.release(outcome)
 
 

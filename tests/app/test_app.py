@@ -21,7 +21,7 @@ from holdfast import (
     durable,
 )
 from holdfast.app.home import plain_url
-from holdfast.errors import StoreUnreachable
+from holdfast.errors import HoldfastError, StoreUnreachable
 from tests.app.conftest import until
 
 
@@ -340,6 +340,20 @@ async def test_closing_an_app_drains_its_workers(url):
     await app.close()
     assert lifecycle.state == "stopped"
     await asyncio.wait_for(working, 60)
+
+
+async def test_a_lifecycle_is_good_for_one_worker(url):
+    async with Holdfast(url) as app:
+        lifecycle = app.create_worker_lifecycle()
+        working = asyncio.create_task(app.serve(lifecycle=lifecycle))
+        await lifecycle.wait_until_ready()
+        with pytest.raises(HoldfastError, match=r"is ready already; make another one"):
+            await app.serve(lifecycle=lifecycle)
+        assert lifecycle.state == "ready"
+        lifecycle.request_drain()
+        await working
+        with pytest.raises(HoldfastError, match=r"is stopped already; make another one"):
+            await app.serve(lifecycle=lifecycle)
 
 
 async def test_settings_that_cannot_be_do_not_keep_anybody_waiting(url):

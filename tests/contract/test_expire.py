@@ -22,7 +22,7 @@ async def test_a_task_that_was_not_started_in_time_ends(store, clock):
     assert [one.task for one in await store.expire()] == [id]
     ending = await store.ending(id)
     assert (ending.status, ending.failure.type) == (TaskStatus.FAILED, "Expired")
-    assert (await store.get(id)).last_error == "not started before it expired"
+    assert (await store.get(id)).last_error == "not done before it expired"
     assert await claim(store) == []
 
 

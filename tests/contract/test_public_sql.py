@@ -169,8 +169,8 @@ async def test_the_use_of_the_workers_is_seen(store, cast, peek):
         ("a:1", 4, 2, 0.5),
         ("b:2", 2, 1, 0.5),
     }
-    names = await peek("select hostname, status, max_concurrent from workers")
-    assert set(names) == {("a", "ready", 4), ("b", "ready", 2), ("", "stopped", 1)}
+    names = await peek("select hostname, status, max_concurrent, active from workers")
+    assert set(names) == {("a", "ready", 4, 2), ("b", "ready", 2, 1), ("", "stopped", 1, 0)}
 
 
 async def test_the_load_of_the_queues_is_seen(store, peek):

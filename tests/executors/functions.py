@@ -32,7 +32,7 @@ def sync_tomorrow(day: date, *more: Decimal, days: int = 1) -> dict[str, Any]:
 @durable
 async def async_tomorrow(day: date, *more: Decimal, days: int = 1) -> dict[str, Any]:
     await asyncio.sleep(0)
-    return sync_tomorrow(day, *more, days=days)
+    return sync_tomorrow.function(day, *more, days=days)
 
 
 @durable
@@ -56,7 +56,7 @@ def sync_about() -> dict[str, Any]:
 @durable
 async def async_about() -> dict[str, Any]:
     await asyncio.sleep(0)
-    return sync_about()
+    return sync_about.function()
 
 
 @durable
@@ -83,7 +83,7 @@ def sync_odd_result(name: str) -> Any:
 
 @durable
 async def async_odd_result(name: str) -> Any:
-    return sync_odd_result(name)
+    return sync_odd_result.function(name)
 
 
 @durable

@@ -77,7 +77,9 @@ async def test_records_are_bounded_in_length_and_number(executor, caplog):
     await within(executor.run(functions.log, attempt(functions.log, "x" * 100_000)))
     assert len(told(caplog)[0].getMessage()) == 8_000
     sent: list[wire.Logged] = []
-    handler = records.LineHandler(sent.append, is_sending=lambda: False, number=lambda: 1)
+    handler = records.LineHandler(
+        sent.append, is_sending=lambda: False, number=lambda: 1, scrub=str
+    )
     record = logging.LogRecord("n", logging.INFO, "p", 1, "m", (), None)
     for _ in range(1_500):
         handler.handle(record)

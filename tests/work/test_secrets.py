@@ -6,8 +6,10 @@ import pytest
 
 from holdfast import RetryPolicy
 from tests.work.bench import Bench
+from tests.work.isolated import login
 
 SECRET = "correct-horse-battery"
+CARD = "4000-1234-5678-9010"
 shop = logging.getLogger("shop")
 
 
@@ -42,3 +44,22 @@ async def test_an_error_and_a_log_line_show_no_secret(
         assert SECRET[:10] not in said
     ours = [r.getMessage() for r in caplog.records if r.name.startswith("holdfast")]
     assert SECRET[:10] not in "".join(ours)
+
+
+async def test_a_process_of_its_own_shows_no_secret(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the names that this worker hides, and before anything is cut."""
+    monkeypatch.setenv("HOLDFAST_REDACT", "card")
+    async with Bench(sqlite_url) as bench:
+        task = await bench.app.dispatch(login, "ann", SECRET, CARD)
+        async with bench.worker():
+            await bench.app.wait_for(task, timeout=60)
+        store = await bench.store()
+        kept = [repr(await store.ending(task.id)), repr(await store.attempts(task.id))]
+        kept.append(repr(await store.logs(task.id)))
+    assert "[hidden]" in kept[0]
+    assert "logs in with" in kept[2]
+    said = "".join(kept) + caplog.text
+    assert SECRET[:10] not in said
+    assert CARD[:10] not in said

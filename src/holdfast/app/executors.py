@@ -14,21 +14,17 @@ __all__ = ["Executors"]
 
 
 class Executors:
-    """Keeps `holdfast.work.slots.Executors`.
+    """Keeps `holdfast.executor.Executors`.
 
     `spawn_suspects`: a task that was lost together with others runs in a process of its own. That
-    is right where a process that imports the app has all that its functions need.
+    is right where a process that imports the app has all that its functions need; not for durable
+    functions, which the worker records: those run in it, as the only ones.
     """
 
-    def __init__(
-        self,
-        *,
-        freed: Callable[[], None],
-        spawn_suspects: bool = False,
-        redact: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, *, freed: Callable[[], None], spawn_suspects: bool = False) -> None:
         self._spawn_suspects = spawn_suspects
-        self._coroutine, self._process = CoroutineExecutor(), ProcessExecutor(redact=redact)
+        self._coroutine, self._process = CoroutineExecutor(), ProcessExecutor()
+        self._suspects = ProcessExecutor(lets_leave=True)
         self._thread = ThreadExecutor(freed=freed)
 
     @property
@@ -37,14 +33,22 @@ class Executors:
 
     def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor:
         if self.isolates(function, claimed):
-            return self._process
+            return self._process if function.traits.isolation else self._suspects
         return self._coroutine if function.is_async else self._thread
 
     def isolates(self, function: Function[..., Any, Any], claimed: Claimed) -> bool:
         if function.traits.isolation == "process":
             return True
-        return claimed.alone and self._spawn_suspects and self._process.can_run(function)
+        if claimed.recorded or not (claimed.alone and self._spawn_suspects):
+            return False
+        return self._suspects.can_run(function)
+
+    async def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> tuple[Any, BaseException | None]:
+        return await self._thread.call(work, stopped)
 
     async def close(self) -> None:
         await self._process.close()
+        await self._suspects.close()
         await self._thread.close()

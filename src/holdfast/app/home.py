@@ -58,6 +58,11 @@ class Home:
         return self.url.startswith("sqlite:")
 
     @property
+    def is_in_memory(self) -> bool:
+        """Of this very process: no other one can see it."""
+        return self.url.startswith(_MEMORY)
+
+    @property
     def name(self) -> str:
         """The store without its secrets, for logs and people."""
         return plain_url(self.url)
@@ -138,7 +143,7 @@ class Home:
             from holdfast.notifiers.redis import RedisNotifier
 
             return RedisNotifier(self.redis.url, name=self._channel())
-        if self.url.startswith(_MEMORY):
+        if self.is_in_memory:
             from holdfast.notifiers.local import LocalNotifier
 
             return LocalNotifier(f"memory:{id(self)}")

@@ -15,6 +15,7 @@ from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
 from holdfast.app.probes import probing
 from holdfast.config import first
+from holdfast.errors import HoldfastError
 from holdfast.executors.places import check_not_importing
 from holdfast.flow.asking import Asking
 from holdfast.flow.branches import watching
@@ -79,6 +80,11 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     check_not_importing()
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     lifecycle = lifecycle or WorkerLifecycle(name)
+    if lifecycle.state is not WorkerState.STARTING:
+        raise HoldfastError(
+            f"this lifecycle is of a worker that is {lifecycle.state} already; make another one, "
+            "by app.create_worker_lifecycle(), for each serve()"
+        )
     lifecycle.name = lifecycle.name or name
     app.follow(lifecycle)
     try:
@@ -103,11 +109,8 @@ async def _serve(
     record = _record(name, wanted, settings, who, app, functions)
     told = [observer.for_worker(name, lifecycle.overview) for observer in observers]
     observer = Many([LogObserver(name), *told])
-    executors = Executors(
-        freed=lambda: worker.freed(),
-        spawn_suspects=wanted.spawn_suspects or False,
-        redact=app.config.redact,
-    )
+    spawns = bool(wanted.spawn_suspects) and not app.home.is_in_memory
+    executors = Executors(freed=lambda: worker.freed(), spawn_suspects=spawns)
     try:
         client = await app.home.client()
         limits = _Limits(client.store, functions)

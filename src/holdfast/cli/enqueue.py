@@ -30,7 +30,7 @@ __all__ = ["enqueue"]
 @click.option("--requires", type=LABELS, help="What a worker must offer.")
 @click.option("--tenant")
 @click.option("--max-tries", type=click.IntRange(1, 32_000))
-@click.option("--expires", type=SPAN, help="Fails unless it has started by then.")
+@click.option("--expires", type=SPAN, help="Fails unless it is done by then.")
 @click.option("--key", help="Idempotency key: the same key and payload make one task.")
 @click.option("--wait", is_flag=True, help="Wait for its end and print its result.")
 @click.option("--timeout", type=SPAN, default="30s", show_default=True, help="How long to wait.")

@@ -6,12 +6,13 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from holdfast import errors
@@ -24,11 +25,17 @@ from holdfast.executors.places import Place
 from holdfast.executors.ready import Ready
 from holdfast.executors.records import LineHandler, take_levels
 from holdfast.function import Function
-from holdfast.redaction import Redaction
+from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import plain
 
 __all__ = ["main"]
+
+_OUT_OF_REACH = (
+    "steps, sleeps, signals, calls of other durable functions, now(), random() and uuid() are "
+    "recorded by the worker, out of reach for a function with isolation='process': leave that out, "
+    "or hand the work on with app.dispatch"
+)
 
 
 def main() -> None:
@@ -108,7 +115,12 @@ class Child:
         def number() -> int:
             return self._now[0] if self._now else 0  # before the first call
 
-        return LineHandler(self._line.send, is_sending=self._line.is_sending, number=number)
+        def scrub(text: str) -> str:
+            return self._now[1].scrub(text) if self._now else text
+
+        return LineHandler(
+            self._line.send, is_sending=self._line.is_sending, number=number, scrub=scrub
+        )
 
     def ask(self, number: int, task: UUID, message: Any) -> Future[bytes | None]:
         """Send a question, made by `message(ask)`; the answer comes by the listening thread."""
@@ -116,6 +128,13 @@ class Child:
         self._asks[ask] = task, future
         self._line.send(message(number=number, ask=ask))
         return future
+
+    def leave(self, number: int) -> NoReturn:
+        """The worker ends this process and runs the function itself. It goes no further here: not
+        even what it does when it ends."""
+        self._line.send(wire.Needs(number))
+        while True:
+            time.sleep(3600)
 
     def _hear(self) -> None:
         try:
@@ -150,8 +169,13 @@ class Child:
             future.set_result(answer.saved)
 
     def _context(self, run: wire.Run) -> Context:
-        keeper = ChildKeeper(self, run.number, run.claimed.lease.task)
-        context = Context(run.claimed, keeper, worker_id=run.worker_id, max_tries=run.max_tries)
+        context = Context(
+            run.claimed,
+            ChildKeeper(self, run),
+            worker_id=run.worker_id,
+            max_tries=run.max_tries,
+            secrets=lambda: frozenset(run.hidden),
+        )
         context.cancel_requested = run.cancel_requested
         return context
 
@@ -164,15 +188,13 @@ class Child:
                 self._levels = run.levels
                 take_levels(run.levels)
             function = self._find(run)
-            places, payload = function.signature.places, run.claimed.payload
-            context.secrets = lambda: Redaction(run.redact).values(payload, places)
-            args, kwargs = function.signature.unpack(payload)
+            args, kwargs = function.signature.unpack(run.claimed.payload)
             self._line.send(wire.Started(run.number))
             rlimits.grant_cpu(run.cpu_limit)
             result = encode(inside.run(call, function, args, kwargs))
             message = wire.Returned(run.number, result)
         except BaseException as error:
-            message = inside.run(_threw, run.number, error, function)  # where its secrets are known
+            message = inside.run(_threw, run.number, error, function)  # where secrets are known
         if os.getpid() != self._pid:  # the function forked, and this is the copy
             os._exit(0)
         rlimits.grant_cpu(None)
@@ -194,8 +216,9 @@ class Child:
 class ChildKeeper:
     """Hands over to the worker what an attempt asks for."""
 
-    def __init__(self, child: Child, number: int, task: UUID) -> None:
-        self._child, self._number, self._task = child, number, task
+    def __init__(self, child: Child, run: wire.Run) -> None:
+        self._child, self._number, self._task = child, run.number, run.claimed.lease.task
+        self._may_leave = run.may_leave
 
     def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
         share = float(percent)
@@ -210,8 +233,8 @@ class ChildKeeper:
         return _wait(self._child.ask(self._number, self._task, wire.Saved))
 
     @property
-    def flow(self) -> None:
-        return None
+    def flow(self) -> NoReturn:
+        self._cannot(_OUT_OF_REACH)
 
     @property
     def may_ask(self) -> bool:
@@ -219,13 +242,26 @@ class ChildKeeper:
 
     @property
     def has_asked(self) -> bool:
+        """Asked before something is dispatched, under ids that only the worker can derive anew."""
+        if self._may_leave:
+            self._child.leave(self._number)
         return False
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        raise HoldfastError(
+        self._cannot(
             "transaction() needs the worker's own connection, which does not reach into another "
             "process: leave out isolation='process', and make the function `async def`"
         )
+
+    def release(self, outcome: Outcome) -> Awaitable[None]:
+        self._cannot(
+            "a lease cannot be released from a process of its own; return or raise instead"
+        )
+
+    def _cannot(self, why: str) -> NoReturn:
+        if self._may_leave:
+            self._child.leave(self._number)
+        raise HoldfastError(why)
 
 
 def _wait(future: Future[Any]) -> Awaitable[Any]:

@@ -23,7 +23,7 @@ from holdfast.tasks.lifecycle import Cancelled, Errored, Outcome, Snoozed
 from holdfast.tasks.names import check_delay
 from holdfast.tasks.task import Failure
 
-__all__ = ["FunctionRaised", "Raised", "contained", "outcome_of", "raised_by"]
+__all__ = ["FunctionRaised", "NeedsWorker", "Raised", "contained", "outcome_of", "raised_by"]
 
 _MOST_LEAVES = 1000
 _FINAL = (NonRetryable, PayloadRefused)
@@ -44,6 +44,11 @@ class FunctionRaised(HoldfastError):
     def __init__(self, raised: Raised) -> None:
         self.raised = raised
         super().__init__(f"{raised.failure.type}: {raised.failure.message}")
+
+
+class NeedsWorker(HoldfastError):
+    """A function in a process of its own asked for what only the worker's own has: it is to run
+    there, and nothing that it did here counts."""
 
 
 def outcome_of(

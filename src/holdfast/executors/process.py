@@ -15,7 +15,7 @@ import msgspec
 from holdfast.context import Context
 from holdfast.errors import HoldfastError, InvalidInput, LeaseLost, ProcessDied
 from holdfast.executors import records, wire
-from holdfast.executors.outcomes import FunctionRaised
+from holdfast.executors.outcomes import FunctionRaised, NeedsWorker
 from holdfast.executors.places import check_not_importing, place_of
 from holdfast.executors.spawned import Limits, Nonsense, Spawned
 from holdfast.function import Function
@@ -36,6 +36,9 @@ class ProcessExecutor:
     At most `max_idle` wait for work, each for at most `idle_seconds`; one that took `max_calls`
     ends, and gets `grace` seconds for it. Cancelling `run` kills the process and its children at
     once, and it is gone when `run` has raised. What leaves the session (setsid) escapes.
+
+    `lets_leave`: a function that asks for what only the worker's own process has ends there, by
+    `NeedsWorker`, and `can_run` is false for it from then on; else it hears that it cannot have it.
     """
 
     def __init__(
@@ -45,10 +48,12 @@ class ProcessExecutor:
         max_calls: int = 1000,
         idle_seconds: float = 60.0,
         grace: float = 2.0,
-        redact: tuple[str, ...] = (),
+        lets_leave: bool = False,
     ) -> None:
+        self._lets_leave = lets_leave
+        self._left: set[tuple[str, str]] = set()
         self._max_idle, self._max_calls = max_idle, max_calls
-        self._idle_seconds, self._grace, self._redact = idle_seconds, grace, redact
+        self._idle_seconds, self._grace = idle_seconds, grace
         self._idle: list[tuple[Spawned, asyncio.TimerHandle]] = []
         self._running: dict[int, tuple[UUID, Spawned]] = {}
         self._chores: set[asyncio.Task[None]] = set()
@@ -64,7 +69,7 @@ class ProcessExecutor:
             self.check(function)
         except InvalidInput:
             return False
-        return True
+        return (function.name, function.version) not in self._left
 
     async def run(self, function: Function[..., Any, Any], context: Context) -> bytes:
         """Raises `FunctionRaised` for what the function raised, `ProcessDied` if it crashed."""
@@ -120,7 +125,8 @@ class ProcessExecutor:
             surroundings=_surroundings(),
             cpu_limit=function.traits.cpu_limit,
             levels=records.levels(),
-            redact=self._redact,
+            hidden=tuple(context.secrets()) if context.secrets else (),
+            may_leave=self._lets_leave,
         )
 
     async def _call(self, child: Spawned, message: wire.Run, context: Context) -> bytes:
@@ -168,6 +174,10 @@ class ProcessExecutor:
                         await child.send(await _served(said, context, current))
                     case wire.Logged():
                         records.handle(said, context if current else None)
+                    case wire.Needs():
+                        if current:
+                            self._left.add((name, message.place.version))
+                            raise NeedsWorker(f"{name!r} needs the worker's own process")
                     case wire.Returned() | wire.Threw():
                         if current:
                             return said

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from holdfast.context import Context, entered, running
+from holdfast.context import Context, running
 from holdfast.executors import wire
 from holdfast.tasks.task import plain
 
@@ -26,9 +26,12 @@ class LineHandler(logging.Handler):
         *,
         is_sending: Callable[[], bool],
         number: Callable[[], int],
+        scrub: Callable[[str], str],
     ) -> None:
-        """`is_sending`: whether this very thread is in the middle of it."""
+        """`is_sending`: whether this very thread is in the middle of it. `scrub` takes secrets
+        out, before a text is cut."""
         super().__init__()
+        self._scrub = scrub
         self._send, self._is_sending, self._number = send, is_sending, number
         self._pid = os.getpid()
         self._since, self._count, self._left_out = 0.0, 0, 0
@@ -41,7 +44,7 @@ class LineHandler(logging.Handler):
             return
         try:
             if self._has_room(record.created):
-                self._send(_as_data(record, self._number()))
+                self._send(_as_data(record, self._number(), self._scrub))
         except Exception:  # as all handlers do: logging must not end what it is about
             self.handleError(record)
 
@@ -56,11 +59,10 @@ class LineHandler(logging.Handler):
         return self._count <= _MOST_RECORDS
 
 
-def _as_data(record: logging.LogRecord, number: int) -> wire.Logged:
-    trace, context = record.exc_text, entered()
+def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]) -> wire.Logged:
+    trace = record.exc_text
     if record.exc_info and not trace:
         trace = logging.Formatter().formatException(record.exc_info)
-    scrub = context.scrub if context else str  # before it is cut
     return wire.Logged(
         number=number,
         name=plain(record.name, 200),

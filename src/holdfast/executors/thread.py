@@ -20,7 +20,7 @@ from holdfast.tasks.payload import encode
 __all__ = ["ThreadExecutor", "ThreadKeeper"]
 
 T = TypeVar("T")
-Reply = tuple[bytes, BaseException | None]
+Reply = tuple[Any, BaseException | None]
 
 
 class ThreadKeeper:
@@ -88,7 +88,7 @@ class ThreadKeeper:
 class _Job:
     __slots__ = ("future", "loop", "work")
 
-    def __init__(self, work: Callable[[], bytes]) -> None:
+    def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Reply] = self.loop.create_future()
@@ -98,7 +98,7 @@ class _Job:
         try:
             reply = self.work(), None
         except BaseException as error:  # also SystemExit: it ends the attempt, not the worker
-            reply = b"", error
+            reply = None, error
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self.loop.call_soon_threadsafe(self._tell, reply)
 
@@ -110,8 +110,8 @@ class _Job:
 class ThreadExecutor:
     """As many threads as there are calls; they are daemons, so none of them holds up an exit.
 
-    A call whose `run` was cancelled goes on until it ends by itself or asks `check_cancelled()`:
-    it is `stranded`, and `freed` is called on the event loop when such a call has ended.
+    A call that was cancelled goes on until it ends by itself or asks `check_cancelled()`: it is
+    `stranded`, and `freed` is called on the event loop when such a call has ended.
     """
 
     def __init__(
@@ -131,19 +131,32 @@ class ThreadExecutor:
         seen = _seen_inside(context, keeper)
         inside = contextvars.copy_context()
         inside.run(running.set, seen)
-        job = _Job(lambda: encode(inside.run(call, function, args, kwargs)))
-        self._hand_over(job)
-        try:
-            value, error = await asyncio.shield(job.future)
-        except asyncio.CancelledError:
+
+        def stopped() -> None:
             keeper.stopped = seen.cancel_requested = True
-            self._strand(job)
-            raise
+
+        try:
+            value, error = await self.call(
+                lambda: encode(inside.run(call, function, args, kwargs)), stopped
+            )
         finally:
             context.when_cancelled(None)
         if error is not None:
             raise contained(error, function)
-        return value
+        result: bytes = value
+        return result
+
+    async def call(self, work: Callable[[], Any], stopped: Callable[[], None]) -> Reply:
+        """What this answers or raises, in a thread. `stopped` is called where nobody waits for it
+        any more."""
+        job = _Job(work)
+        self._hand_over(job)
+        try:
+            return await asyncio.shield(job.future)
+        except asyncio.CancelledError:
+            stopped()
+            self._strand(job)
+            raise
 
     async def close(self) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ __all__ = [
     "Cancel",
     "FromChild",
     "Logged",
+    "Needs",
     "Progress",
     "Refusal",
     "Returned",
@@ -53,7 +54,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     surroundings: Surroundings
     cpu_limit: float | None = None
     levels: dict[str, int] = {}  # of loggers
-    redact: tuple[str, ...] = ()  # names of fields that nobody sees, beside the usual
+    hidden: tuple[str, ...] = ()  # texts among the arguments that nobody should see
+    may_leave: bool = False  # where it asks for what only the worker has: it runs there instead
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -78,6 +80,12 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
+    number: int
+
+
+class Needs(msgspec.Struct, frozen=True, tag=True):
+    """The function asks for what only its worker has, and waits to be ended."""
+
     number: int
 
 
@@ -123,7 +131,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 ToChild = Run | Cancel | Answer | Stop
-FromChild = Started | Returned | Threw | Progress | Saved | Logged
+FromChild = Started | Needs | Returned | Threw | Progress | Saved | Logged
 
 _encoder = msgspec.msgpack.Encoder()
 _to_child: msgspec.msgpack.Decoder[ToChild] = msgspec.msgpack.Decoder(ToChild)

@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache, partial
 from inspect import isawaitable, iscoroutinefunction
@@ -14,7 +12,7 @@ import msgspec
 
 from holdfast.answers import Ending
 from holdfast.client import result_of
-from holdfast.context import running
+from holdfast.context import Context, running
 from holdfast.errors import HoldfastError, InvalidInput, StepFailed
 from holdfast.executors.failures import failure_of
 from holdfast.flow.asks import Ask, Join
@@ -168,9 +166,10 @@ class Asking(Flow):
         errors: list[BaseException] = []
 
         async def run() -> bytes | Failure:
-            token = running.set(self._host.context.inside_step())
+            inside = self._host.context.inside_step()
+            token = running.set(inside)
             try:
-                return encode(await _called(function, args, kwargs))
+                return encode(await self._called(partial(function, *args, **kwargs), inside))
             except (Exception, SystemExit, KeyboardInterrupt) as error:
                 errors.append(error)
                 return failure_of(error)
@@ -187,6 +186,21 @@ class Asking(Flow):
             failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
             raise self.raises(failed, ask)
         return _result(function, bytes(one.result))
+
+    async def _called(self, call: partial[Any], inside: Context) -> Any:
+        """Sync functions in a thread: they may block. One that cannot be stopped is told."""
+        function = call.func
+        if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
+            return await call()
+        variables = copy_context()
+
+        def stopped() -> None:
+            inside.cancel_requested = True
+
+        value, error = await self._host.in_thread(lambda: variables.run(call), stopped)
+        if error is not None:
+            raise error
+        return await value if isawaitable(value) else value
 
     async def sleep(self, seconds: float) -> None:
         await self.check_open()
@@ -208,40 +222,6 @@ class Asking(Flow):
         """End this run and begin the next, of the same task; never returns."""
         payload = self._host.function.signature.pack(args, kwargs)
         await self.start_anew(payload)
-
-
-async def _called(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Sync functions in a thread: they may block."""
-    if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
-        return await function(*args, **kwargs)
-    value = await _in_thread(partial(function, *args, **kwargs))
-    return await value if isawaitable(value) else value
-
-
-async def _in_thread(call: Callable[[], Any]) -> Any:
-    """A thread of its own, which holds up neither an exit nor those who share a pool."""
-    loop, variables = asyncio.get_running_loop(), copy_context()
-    answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-    def tell(reply: tuple[Any, BaseException | None]) -> None:
-        if not answer.done():
-            answer.set_result(reply)
-
-    def work() -> None:
-        try:
-            reply: tuple[Any, BaseException | None] = variables.run(call), None
-        except BaseException as error:
-            reply = None, error
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(tell, reply)
-
-    threading.Thread(target=work, name="holdfast-step", daemon=True).start()
-    value, error = await answer
-    if error is not None:
-        raise error
-    return value
 
 
 def _result(function: Callable[..., Any], data: bytes) -> Any:

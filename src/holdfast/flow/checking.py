@@ -159,6 +159,9 @@ class _Dry:
 
     async def resume(self) -> None: ...
 
+    async def in_thread(self, work: Any, stopped: Any) -> tuple[Any, BaseException | None]:
+        raise AssertionError("a check runs no steps")
+
 
 async def check(function: Function[..., Any, Any], run: Run, *, seconds: float = 60.0) -> Check:
     """Replay a run on this function's code. Code outside of steps runs; steps do not."""

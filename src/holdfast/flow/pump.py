@@ -75,6 +75,12 @@ class Host(Protocol):
         """It goes on, once it has a slot again."""
         ...
 
+    def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> Awaitable[tuple[Any, BaseException | None]]:
+        """What this answers or raises, in a thread. `stopped`: nobody waits for it any more."""
+        ...
+
 
 class Pump:
     """Hands over what is recorded, begins what is new, waits for the rest."""

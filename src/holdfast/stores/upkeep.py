@@ -54,8 +54,10 @@ class Upkeep(Working):
         return bool(await self._call("revoke", id=task, fence=fence, grant=new_grant()))
 
     async def expire(self, batch: int = 500) -> list[Expired]:
-        rows = await self._call("expire", batch=batch)
-        return [Expired(self._driver.uuid(id), type, queue) for id, type, queue in rows]
+        ((ids, types, queues, parents),) = await self._call("expire", batch=batch)
+        await self._wake(self._uuids(parents))
+        ended = zip(self._uuids(ids), types or (), queues or (), strict=True)
+        return [Expired(*one) for one in ended]
 
     async def sweep_wakes(self, batch: int = 500) -> int:
         moved: int = await self._value("sweep_wakes", batch=batch)

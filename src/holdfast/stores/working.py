@@ -202,7 +202,7 @@ class Working(Base):
     async def _claimed(self, grant: UUID, columns: Sequence[Any] | None) -> list[Claimed]:
         if not columns:
             return []
-        *main, specials, max_tries, policies, parents, cancels, expireds, alones = columns
+        *main, specials, max_tries, policies, parents, cancels, lefts, alones = columns
         if not self._lanes.keys() >= set(main[1]):
             await self._look_up_lanes()
         lanes, uuid = self._lanes, self._driver.uuid
@@ -220,7 +220,7 @@ class Working(Base):
             for id, lane, np, _, fence, tries, payload in rows
         ]
         if specials:
-            more = zip(max_tries, policies, parents, cancels, expireds, alones, strict=True)
+            more = zip(max_tries, policies, parents, cancels, lefts, alones, strict=True)
             self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
             if parents.count(None) < len(parents):
                 await self._tell_roots(claimed)
@@ -263,14 +263,14 @@ class Working(Base):
         """Fill in what only a few tasks have."""
         for place, task in enumerate(claimed):
             if task.lease.task in specials:
-                max_tries, policy, parent, cancel, expired, alone = specials[task.lease.task]
+                max_tries, policy, parent, cancel, left, alone = specials[task.lease.task]
                 claimed[place] = msgspec.structs.replace(
                     task,
                     max_tries=max_tries,
                     retry=None if policy is None else policy_of(policy),
                     parent=None if parent is None else self._driver.uuid(parent),
                     cancel_requested=bool(cancel),
-                    expired=bool(expired),
+                    expires_in=left,
                     alone=bool(alone),
                 )
 

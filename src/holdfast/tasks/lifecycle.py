@@ -45,8 +45,8 @@ __all__ = [
 
 _LONGEST_DETAIL = 64 * 1024
 NEVER = 1_000_000_000  # wakes: whoever waits for so many is woken by people, or a cancel, alone
-EXPIRED = Failure(type="Expired", message="not started before it expired")
-LATE = Failure(type="Expired", message="not started again before it expired")  # said by stores
+EXPIRED = Failure(type="Expired", message="not done before it expired")
+LATE = Failure(type="Expired", message="not tried again before it expired")  # said by stores
 LOST = Failure(type="WorkerLost", message="its worker stopped renewing the lease")
 
 
@@ -85,7 +85,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """It was claimed after its time, and not started."""
+    """Its time was over: before it was started, or while it ran."""
 
 
 class Snoozed(msgspec.Struct, frozen=True):

@@ -157,11 +157,15 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent: UUID | None = None
     root: UUID | None = None  # the topmost ancestor, where there is a parent
     cancel_requested: bool = False
-    expired: bool = False
+    expires_in: float | None = None  # seconds, by the store's clock when it was granted
     alone: bool = False  # lost before in company: must run as the only task of its process
     recorded: bool = False  # a durable function that has a journal
     since: int = 0  # its first fence after an end that was no loss; 0: not known
     reborn: bool = False  # it had ended for good before, and got a new life
+
+    @property
+    def expired(self) -> bool:
+        return self.expires_in is not None and self.expires_in <= 0
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ __all__ = ["Upkeeping", "chores"]
 _STALE = timedelta(seconds=90)
 _MINUTE = timedelta(minutes=1)
 _MANY = 5000
+_OVERDUE = 1.0  # seconds that something may outlive its time in a queue that nobody serves
 _NET = 60.0  # seconds between looks for what no hint and no claim has moved
 _QUIET = timedelta(seconds=10)  # within which whoever ended a parent cancels its children
 
@@ -62,6 +63,8 @@ def chores(
     async def expire() -> int:
         expired = await store.expire(BATCH)
         tell_of_expired(observer, expired)
+        if expired:
+            work_came()  # whoever waits for them goes on
         return len(expired)
 
     async def wake() -> int:
@@ -120,7 +123,7 @@ def chores(
     return [
         Chore("recovery", often, recover),
         Chore("promotion", _NET, promote),
-        Chore("expiry", _NET, expire),
+        Chore("expiry", _OVERDUE, expire),
         Chore("wakes", _NET, wake),
         Chore("orphans", _NET, end_orphans),
         Chore("stale workers", 30.0, mark_stale),

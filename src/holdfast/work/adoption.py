@@ -121,4 +121,5 @@ def _claimed(draft: Draft, taking: Taking, root: UUID) -> Claimed:
         retry=policy,
         parent=draft.parent,
         root=root,
+        expires_in=None if draft.expires is None else draft.expires.total_seconds(),
     )

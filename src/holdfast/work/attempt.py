@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Any, Protocol, assert_never
@@ -15,7 +15,7 @@ from holdfast.context import Asking, Context
 from holdfast.errors import LeaseLost, Parked, StoreError, TaskCancelled
 from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
-from holdfast.executors.outcomes import outcome_of
+from holdfast.executors.outcomes import NeedsWorker, outcome_of
 from holdfast.function import Function
 from holdfast.redaction import Redaction
 from holdfast.store import Store
@@ -24,6 +24,7 @@ from holdfast.tasks.lifecycle import (
     Anew,
     Cancelled,
     Errored,
+    Expired,
     Facts,
     HandedBack,
     Outcome,
@@ -49,6 +50,7 @@ class Why(Enum):
     LOST = "its lease is lost"
     CANCEL = "somebody asked for it"
     TIMEOUT = "it ran out of time"
+    EXPIRED = "its task has expired"
     DRAIN = "its worker drains"
     WAITS = "it waits for something that takes long"
     FAULT = "it cannot go on"
@@ -86,6 +88,10 @@ class Site(Protocol):
     def made(
         self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
     ) -> None: ...
+
+    def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> Awaitable[tuple[Any, BaseException | None]]: ...
 
 
 class Flowing(Asking, Protocol):
@@ -258,6 +264,11 @@ class Attempt:
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
 
+    def in_thread(
+        self, work: Callable[[], Any], stopped: Callable[[], None]
+    ) -> Awaitable[tuple[Any, BaseException | None]]:
+        return self._site.in_thread(work, stopped)
+
     def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""
         if self.why is not None:
@@ -282,7 +293,7 @@ class Attempt:
             self._is_read = True
             result = await self._call()
             self._is_over = True
-            if self.why in (Why.LOST, Why.TIMEOUT, Why.WAITS, Why.FAULT):
+            if self.why in (Why.LOST, Why.TIMEOUT, Why.EXPIRED, Why.WAITS, Why.FAULT):
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
                 self._flow().check_finished()
@@ -360,6 +371,9 @@ class Attempt:
             return self.after_stop()  # else it cancelled itself, which is an error like others
         if isinstance(error, LeaseLost) and error.task == self.claimed.lease.task:
             return None
+        if isinstance(error, NeedsWorker):
+            logger.info("task %s: %s; it will run there, alone", self.context.task_id, error)
+            return self.settle(HandedBack())  # granted again, it runs here as the only one
         if isinstance(error, Parked):
             return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
         outcome = outcome_of(error, self.function, self.context)
@@ -378,6 +392,8 @@ class Attempt:
                 seconds = self.function.traits.timeout
                 failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
                 return self.settle(Errored(failure))
+            case Why.EXPIRED:
+                return self.settle(Expired())
             case Why.WAITS:
                 assert self._waiting is not None
                 return self.settle(self._waiting)

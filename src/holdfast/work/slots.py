@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Journal, Written
 from holdfast.context import running
-from holdfast.executor import Executor
+from holdfast.executor import Executors
 from holdfast.function import Function
 from holdfast.observer import Ended
 from holdfast.redaction import Redaction
@@ -21,11 +21,12 @@ from holdfast.tasks.task import Claimed, Draft, Lease
 from holdfast.work.adoption import Adoption, Offer
 from holdfast.work.attempt import Attempt, Flowing, Why
 from holdfast.work.awake import Awake
+from holdfast.work.deadline import first_end, time_left
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from holdfast.work.solitude import Solitude
 
-__all__ = ["Executors", "Functions", "Slots"]
+__all__ = ["Functions", "Slots"]
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -36,19 +37,6 @@ _LONGEST_TURN = 5_000  # microseconds after which a slot lets others have the ev
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
 
 Functions = Callable[[], Mapping[tuple[str, str], Function[..., Any, Any]]]
-
-
-class Executors(Protocol):
-    """Ways to run a function. `stranded`: threads that nobody waits for and nobody can stop."""
-
-    @property
-    def stranded(self) -> int: ...
-
-    def choose(self, function: Function[..., Any, Any], claimed: Claimed) -> Executor: ...
-
-    def isolates(self, function: Function[..., Any, Any], claimed: Claimed) -> bool:
-        """Whether it runs in a process of its own, and can harm nobody else."""
-        ...
 
 
 class Slots:
@@ -79,6 +67,7 @@ class Slots:
         self.redaction = redaction or Redaction()
         self._begin_flow, self._adoption = begin_flow, adoption
         self._functions, self._executors = functions, executors
+        self.in_thread = executors.in_thread
         self._settling, self._hungry = settling, hungry
         self.keep_logs = settling.keep_logs
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
@@ -142,14 +131,20 @@ class Slots:
             if old := [held[t.lease.task.int] for t in tasks if t.lease.task.int in held]:
                 self.lost(old)  # only a task that was taken back is granted again
         for task in tasks:
-            alone = self._must_be_alone(task)
-            if self._closed or (alone and self._solitude.waiting):
+            if self._closed:
                 self._put_down(task)
-            elif alone:
-                self._solitude.wait(task)
+            elif self._must_be_alone(task):
+                self._set_apart(task, since)
             else:
                 self._ahead.append((since, task))
         self.fill()
+
+    def _set_apart(self, task: Claimed, since: float) -> None:
+        """One waits here until it can be alone; the others may find another worker."""
+        if self._solitude.waiting:
+            self._put_down(task)
+        else:
+            self._solitude.wait(task, since)
 
     def freed(self) -> None:
         """There is room again."""
@@ -216,13 +211,17 @@ class Slots:
             return False
         return bool(self._ahead) or self._solitude.may_start(self._running, len(self.holding))
 
-    def _next(self) -> Claimed | None:
-        """Who starts now."""
-        if not self._can_start():
-            return None
-        if self._ahead:
-            return self._ahead.popleft()[1]
-        return self._solitude.take()
+    def _next(self) -> tuple[Claimed, float] | None:
+        """Who starts now, and when it was taken."""
+        while self._can_start():
+            if not self._ahead:
+                alone = self._solitude.take()
+                return (alone, self._solitude.since) if alone else None
+            since, task = self._ahead.popleft()
+            if not self._must_be_alone(task):
+                return task, since
+            self._set_apart(task, since)  # meanwhile its like turned out to need the worker
+        return None
 
     def _must_be_alone(self, task: Claimed) -> bool:
         """It was lost in company before, and may have been the cause: unless it runs in a process
@@ -240,11 +239,9 @@ class Slots:
         me = asyncio.current_task()
         assert me is not None
         clean = copy_context()
-        now = since = (
-            self.holding.now()
-        )  # read once for each attempt: its end, the next one's start
-        while claimed := self._next():
-            attempt = self._attempt(claimed, now)
+        now = since = self.holding.now()  # read once: an attempt's end is the next one's start
+        while taken := self._next():
+            attempt = self._attempt(*taken, now)
             if attempt is None:
                 self._hungry()
                 continue
@@ -263,24 +260,23 @@ class Slots:
                 now = since = self.holding.now()
         self.fill()
 
-    def _attempt(self, claimed: Claimed, now: int) -> Attempt | None:
+    def _attempt(self, claimed: Claimed, since: float, now: int) -> Attempt | None:
         """An attempt that is about to run; None where there is none to be made."""
         function = self._functions().get((claimed.lane.type, claimed.lane.version))
         if function is None:  # it was served a moment ago
             self._put_down(claimed)
             return None
         attempt = Attempt(claimed, function, self._executors.choose(function, claimed), self, now)
-        if claimed.cancel_requested or claimed.expired:
+        left = time_left(claimed, self._loop.time() - since)
+        if claimed.cancel_requested or left <= 0:
             outcome = Cancelled() if claimed.cancel_requested else Expired()
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
             return None
         self._running.add(attempt)
         if self._must_be_alone(claimed):
             self._solitude.begin(attempt)
-        if timeout := function.traits.timeout:
-            attempt.timer = self._loop.call_later(
-                timeout.total_seconds(), self._stop, attempt, Why.TIMEOUT
-            )
+        if end := first_end(left, function.traits.timeout):
+            attempt.timer = self._loop.call_later(end[0], self._stop, attempt, end[1])
         return attempt
 
     def _stop(self, attempt: Attempt, why: Why) -> None:

@@ -25,14 +25,15 @@ class Solitude:
         self._late = False
         self._timer: asyncio.TimerHandle | None = None
         self.waiting: Claimed | None = None
+        self.since = 0.0  # when it was taken
         self.sole: Attempt | None = None
 
     def __bool__(self) -> bool:
         """Whether nothing else may be taken."""
         return self.waiting is not None or self.sole is not None
 
-    def wait(self, task: Claimed) -> None:
-        self.waiting, self._late = task, False
+    def wait(self, task: Claimed, since: float) -> None:
+        self.waiting, self.since, self._late = task, since, False
         self._timer = self._loop.call_later(_WHILE, self._hurry)
 
     def take(self) -> Claimed | None:

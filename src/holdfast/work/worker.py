@@ -13,6 +13,7 @@ import msgspec
 from holdfast.answers import Journal, WorkerRecord
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, StoreError
+from holdfast.executor import Executors
 from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.observer import Ended, Observer
 from holdfast.redaction import Redaction
@@ -29,7 +30,7 @@ from holdfast.work.pace import Pace, Polling
 from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
 from holdfast.work.settling import Settling
-from holdfast.work.slots import Executors, Functions, Slots
+from holdfast.work.slots import Functions, Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.vitals import Vitals
 

@@ -14,7 +14,7 @@ where e.id = :id and e.fence = :fence
 returning e.id
 
 -- name: expire
-select id, type, queue
+select ids, types, queues, parents
 from holdfast.expire(:batch)
 
 -- name: sweep_wakes

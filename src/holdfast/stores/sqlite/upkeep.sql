@@ -144,7 +144,7 @@ cross join lane l on l.id = t.lane
 where o.id = :id
   and o.state = 'failed'
   and o.error_type = 'Expired'
-  and (o.worker is null or (o.ended_by = 'holder' and o.error = 'not started again before it expired'))
+  and (o.worker is null or (o.ended_by = 'holder' and o.error = 'not tried again before it expired'))
 
 -- name: expiry.done
 delete from expiry

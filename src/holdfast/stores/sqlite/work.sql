@@ -87,7 +87,7 @@ order by r.np, r.seq
 
 -- name: claim.special
 select
-  t.id, t.max_tries, t.policy, t.parent, t.cancel_requested, coalesce(t.expires_at <= :now, 0),
+  t.id, t.max_tries, t.policy, t.parent, t.cancel_requested, (t.expires_at - :now) / 1e6,
   (select l.alone from lease l where l.id = t.id)
 from task t
 where t.id = :id
@@ -134,7 +134,7 @@ values (:gate, :n)
 -- name: claim.held
 select
   l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload, t.max_tries,
-  t.policy, t.parent, t.cancel_requested, coalesce(t.expires_at <= :now, 0), l.alone
+  t.policy, t.parent, t.cancel_requested, (t.expires_at - :now) / 1e6, l.alone
 from lease l
 cross join task t on t.id = l.id
 where l.grant_id = :grant and l.worker = :worker

@@ -108,7 +108,7 @@ begin
     select
       j.id, holdfast.clock(), j.fence, j.tries, j.ends_as, 'operator',
       case when j.ends_as = 'failed' then 'Expired' end,
-      case when j.ends_as = 'failed' then 'not started before it expired' end
+      case when j.ends_as = 'failed' then 'not done before it expired' end
     from judged j
     where j.ends_as is not null
   ), woken as (
@@ -314,7 +314,7 @@ create function holdfast.claim(
   out policies bytea[],
   out parents uuid[],
   out cancels boolean[],
-  out expireds boolean[],
+  out lefts float8[],                      -- seconds until it expires
   out alones boolean[],
   out contended int,
   out is_full boolean,
@@ -662,7 +662,7 @@ begin
         array_agg(c.policy) filter (where c.special) as policies,
         array_agg(c.parent) filter (where c.special) as parents,
         array_agg(c.cancel_requested) filter (where c.special) as cancels,
-        array_agg(coalesce(c.expires_at <= stamp, false)) filter (where c.special) as expireds,
+        array_agg(extract(epoch from c.expires_at - stamp)::float8) filter (where c.special) as lefts,
         array_agg(c.alone) filter (where c.special) as alones
       into got
       from (
@@ -688,7 +688,7 @@ begin
       policies := policies || got.policies;
       parents := parents || got.parents;
       cancels := cancels || got.cancels;
-      expireds := expireds || got.expireds;
+      lefts := lefts || got.lefts;
       alones := alones || got.alones;
 
       durable := durable or coalesce(got.keyed, false) or (gates is not null and took > 0);
@@ -972,14 +972,14 @@ end $$;
 create function holdfast.claimed(p_worker bigint, p_grant uuid)
 returns table (
   id uuid, lane int, np smallint, seq bigint, fence int, tries smallint, payload bytea, max_tries smallint,
-  policy bytea, parent uuid, cancel_requested boolean, expired boolean, alone boolean
+  policy bytea, parent uuid, cancel_requested boolean, expires_in float8, alone boolean
 )
 language sql
 stable
 as $$
   select
     l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload, t.max_tries,
-    t.policy, t.parent, t.cancel_requested, coalesce(t.expires_at <= holdfast.clock(), false), l.alone
+    t.policy, t.parent, t.cancel_requested, extract(epoch from t.expires_at - holdfast.clock())::float8, l.alone
   from holdfast.lease l
   join holdfast.task t on t.id = l.id
   where l.grant_id = p_grant and l.worker = p_worker

@@ -173,7 +173,7 @@ begin
     select
       j.id, j.grant_id, j.worker, j.started_at, stamp, j.fence, j.tries, j.ends_as, p_by, j.result,
       case when j.late then 'Expired' else j.error_type end,
-      case when j.late then 'not started again before it expired' else j.error end,
+      case when j.late then 'not tried again before it expired' else j.error end,
       j.detail
     from judged j
     where j.ends_as is not null

@@ -425,10 +425,12 @@ begin
 end $$;
 
 
--- Not started in time. What runs just now is looked at again a little later: its settle may put it back.
+-- Not done in time. What runs just now is its worker's to stop, and looked at again a little later: its settle
+-- may have put it back.
 
-create function holdfast.expire(p_batch int)
-returns table (id uuid, type text, queue text)
+create function holdfast.expire(
+  p_batch int, out ids uuid[], out types text[], out queues text[], out parents uuid[]
+)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -455,12 +457,13 @@ begin
     return;
   end if;
 
-  perform holdfast.withdraw(
+  select w.parents
+  into parents
+  from holdfast.withdraw(
     array(select d.id from unnest(due) as d (id) where not exists (select from holdfast.lease l where l.id = d.id)),
-    'failed', 'Expired', 'not started before it expired'
-  );
+    'failed', 'Expired', 'not done before it expired'
+  ) w;
 
-  return query
   with done as (
     delete from holdfast.expiry e
     where e.id = any (due)
@@ -470,14 +473,15 @@ begin
       )
     returning e.id
   )
-  select o.id, l.type, l.queue
+  select array_agg(o.id), array_agg(l.type), array_agg(l.queue)
+  into ids, types, queues
   from done d
   join holdfast.outcome o on o.id = any (array[d.id])
   join holdfast.task t on t.id = any (array[d.id])
   join holdfast.lane l on l.id = any (array[t.lane])
   where o.state = 'failed'
     and o.error_type = 'Expired'
-    and (o.worker is null or (o.ended_by = 'holder' and o.error = 'not started again before it expired'));
+    and (o.worker is null or (o.ended_by = 'holder' and o.error = 'not tried again before it expired'));
   update holdfast.expiry e
   set expires_at = holdfast.clock() + interval '10 seconds'
   where e.id = any (due);

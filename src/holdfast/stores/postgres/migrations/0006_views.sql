@@ -82,11 +82,16 @@ select
   w.queues,
   w.tags,
   w.slots as max_concurrent,
-  w.active,
+  coalesce(h.held, 0) as active,
   w.version,
   w.started_at,
   w.last_heartbeat
-from holdfast.worker w;
+from holdfast.worker w
+left join (
+  select e.worker, count(*)::int as held
+  from holdfast.lease e
+  group by e.worker
+) h on h.worker = w.id;
 
 create view holdfast.active_leases with (security_invoker = true) as
 select

@@ -131,11 +131,16 @@ select
   w.queues,
   w.tags,
   w.slots as max_concurrent,
-  w.active,
+  coalesce(h.held, 0) as active,
   w.version,
   strftime('%F %T', w.started_at / 1000000, 'unixepoch') || printf('.%06d', w.started_at % 1000000) as started_at,
   strftime('%F %T', w.last_heartbeat / 1000000, 'unixepoch') || printf('.%06d', w.last_heartbeat % 1000000) as last_heartbeat
-from worker w;
+from worker w
+left join (
+  select e.worker, count(*) as held
+  from lease e
+  group by e.worker
+) h on h.worker = w.id;
 
 -- Seconds, where PostgreSQL has intervals.
 create view lease_state as

@@ -6,7 +6,7 @@ from holdfast.stores.sqlite.session import Session
 
 __all__ = ["EXPIRED", "end", "wake"]
 
-EXPIRED = ("Expired", "not started before it expired")
+EXPIRED = ("Expired", "not done before it expired")
 
 
 def end(

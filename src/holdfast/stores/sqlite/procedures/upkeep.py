@@ -22,18 +22,19 @@ def lapsed(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
 
 
 def expire(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
-    """What runs just now is looked at again a little later: its settle may put it back. Answers the
-    dead letters that nobody has told of: each once, since its row goes with it."""
+    """What runs just now is its worker's to stop, and looked at again a little later: its settle
+    may have put it back. Answers the dead letters that nobody has told of: each once, since its row
+    goes with it; and whom to wake."""
     due = [id for (id,) in s.rows("expiry.due", batch=batch)]
     if not due:
-        return []
+        return [(None, None, None, None)]
     error_type, error = EXPIRED
     ids = [UUID(bytes=id) for id in due]
-    withdraw(s, ids=ids, state="failed", error_type=error_type, error=error)
+    ((_, parents),) = withdraw(s, ids=ids, state="failed", error_type=error_type, error=error)
     letters = s.each("expiry.untold", id=due)
     s.each("expiry.done", id=due)
     s.each("expiry.again", id=due)
-    return letters
+    return [(*([row[n] for row in letters] for n in range(3)), parents)]
 
 
 def mark_stale(s: Session, *, after: float) -> list[tuple[int]]:
