@@ -256,6 +256,7 @@ async def test_a_good_key_comes_in_from_where_somebody_tries_others(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ):
     """Also one that this process has never seen, and from behind the same proxy."""
+    monkeypatch.setattr("holdfast.http.house._FAILURES", 0.001)
     good, revoked = await stored_key(app), await stored_key(app)
     await (await app.desk()).revoke_key(revoked.split("_")[1])
     async with asking(app) as http:
@@ -284,7 +285,8 @@ async def test_a_good_key_costs_its_address_nothing(app: Holdfast):
         assert wrong.status_code == 401
 
 
-async def test_one_network_of_ipv6_is_one_address(local: Holdfast):
+async def test_one_network_of_ipv6_is_one_address(local: Holdfast, monkeypatch):
+    monkeypatch.setattr("holdfast.http.house._FAILURES", 0.001)
     api = local.asgi(api_key=KEY)
     codes = []
     for n in range(80):
