@@ -28,7 +28,7 @@ _STRANGER = 5.0  # seconds between two looks at a task that is not our child: it
 
 class Arrivals:
     """Looks at open asks. `told`: children that ended in this process; `ran`: steps that ended;
-    `seen`: the wakes that were read, to be forgotten."""
+    `seen`: the wakes that were read, to be forgotten; `dying`: children whose end is no answer."""
 
     def __init__(
         self, store: Flows, task: UUID, open: Mapping[Key, Ask], loop: asyncio.AbstractEventLoop
@@ -37,6 +37,7 @@ class Arrivals:
         self.told: dict[UUID, Ending] = {}
         self.ran: list[tuple[Ask, Recorded]] = []
         self.seen: list[int] = []
+        self.dying: set[Ask] = set()
         self.patience = _LINGER
         self._signals: list[Signal] = []
         self._taken: list[UUID] = []
@@ -67,6 +68,19 @@ class Arrivals:
         if found:
             self._since = self._loop.time()
         return found
+
+    def dead(self) -> list[Ask]:
+        """Children that have come to the end that they were told to come to when they were given
+        up. They are waited for again."""
+        found = [ask for ask in self.dying if ask.done() or ask.task in self.told]
+        for ask in found:
+            self.dying.discard(ask)
+            ask.dying = False
+        ended = [ask for ask in found if not ask.done() and ask.task]
+        dead = [ask for ask in ended if ask.task and _is_dead(ask, self.told[ask.task])]
+        for ask in dead:
+            self.told.pop(ask.task or self._task, None)
+        return dead
 
     def has_come(self) -> bool:
         """Whether there is anything to take."""
@@ -209,6 +223,10 @@ def _one_of(ask: Ask, end: Ending) -> One:
     how: Any = end.status.value
     result = NULL if end.result is None else msgspec.Raw(end.result)
     return One(position, how, result, end.failure)
+
+
+def _is_dead(ask: Ask, end: Ending) -> bool:
+    return end.status is TaskStatus.CANCELLED or (ask.reborn and end.status is TaskStatus.FAILED)
 
 
 def _is_over(join: Join, come: Mapping[Ask, Ending]) -> bool:

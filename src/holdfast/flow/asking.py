@@ -181,7 +181,7 @@ class Asking(Flow):
             ask, one = await self.run_here(told, digest, run)
         else:
             ask = self.ask("step", told, digest)
-            ask.run = run
+            ask.run, ask.lasts = run, not _is_async(function)
             one = await self.begin(ask)
         if one.failure is not None:
             failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
@@ -214,10 +214,14 @@ async def _called(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Sync functions in a thread: they may block."""
-    if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
+    if _is_async(function):
         return await function(*args, **kwargs)
     value = await _in_thread(partial(function, *args, **kwargs))
     return await value if isawaitable(value) else value
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
 async def _in_thread(call: Callable[[], Any]) -> Any:
