@@ -34,11 +34,9 @@ class Ending(Pump):
             if self._can_stop:
                 self._pump.cancel()
             await asyncio.wait({self._pump})
-        while running := [ask.running for ask in self._under_way if ask.running]:
-            await asyncio.wait(running)
-        for ask, recorded in self._arrivals.ran:
-            if recorded.failure is None:
-                ask.position = self._recording.add(recorded, decides=True, stays=True)
+        if self._arrivals.under_way:
+            await asyncio.wait(self._arrivals.under_way)
+        self._keep(self._arrivals.ran)
         self._arrivals.ran.clear()
 
     async def escape(self, error: BaseException) -> None:
@@ -110,9 +108,8 @@ class Ending(Pump):
             await asyncio.wait({self._pump})
         for ask in list(self.open.values()):
             ask.cancel()
-        for ask in self._under_way:
-            if ask.running:
-                ask.running.cancel()
+        for step in list(self._arrivals.under_way):
+            step.cancel()
         for branch in list(self._branches):
             if branch.task and branch.has_asked:  # else it may be anyone's, such as a pool's
                 branch.task.cancel()

@@ -76,7 +76,6 @@ class Pump:
         self._told = self._children.told  # recorded, and not handed over yet
         self._faults = Faults(self._family)
         self._missed: list[tuple[Ask, One]] = []  # recorded, and nobody waits for it any more
-        self._under_way: set[Ask] = set()  # steps
         self._raised: list[tuple[BaseException, Ask]] = []
         self._last_due: Ask | None = None  # the last one whose time was over
         self._patches: set[str] = set()
@@ -205,6 +204,7 @@ class Pump:
             await surely(lambda: self._store.cancel(given_up))
             del self._given_up[: len(given_up)]
             return True
+        self._keep(self._arrivals.unheard())
         if come := self._arrivals.take():
             self._can_stop = True
             await self._host.resume()
@@ -212,6 +212,12 @@ class Pump:
             await self._take_in(come)
             return True
         return False
+
+    def _keep(self, ran: Sequence[tuple[Ask, Recorded]]) -> None:
+        """Steps that nobody waits for: should they be asked for again, what is done is known."""
+        for ask, recorded in ran:
+            if recorded.failure is None:
+                ask.position = self._recording.add(recorded, stays=True)
 
     def _tell(self, arrivals: Sequence[Arrival]) -> None:
         self._answer([(self.open.pop(arrival.key), arrival.one) for arrival in arrivals])
@@ -253,16 +259,17 @@ class Pump:
             await self._recording.flush()
         for ask in steps:
             assert ask.run
-            self._under_way.add(ask)
             ask.running = self.loop.create_task(self._run_step(ask), context=outside())
+            self._arrivals.under_way.add(ask.running)
+            ask.running.add_done_callback(self._stepped)
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run
-        try:
-            recorded = await ran(ask.key, ask.run)
-        finally:
-            self._under_way.discard(ask)
+        recorded = await ran(ask.key, ask.run)
         self._arrivals.ran.append((ask, recorded))
+
+    def _stepped(self, step: "asyncio.Task[None]") -> None:
+        self._arrivals.under_way.discard(step)
         self.stir()
 
     async def _take_in(self, come: Sequence[tuple[Ask, One | Recorded]]) -> None:
