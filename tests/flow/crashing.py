@@ -13,6 +13,10 @@ from tests.work.bench import Bench
 __all__ = ["Crashing"]
 
 
+async def _result(task: TaskHandle[Any]) -> Any:
+    return await task.result(timeout=60)
+
+
 class Crashing:
     """`victim` and `rescuer` know the same functions; `doomed` is the victim's store."""
 
@@ -31,7 +35,12 @@ class Crashing:
             raise RuntimeError("it is dead")
 
     async def run(
-        self, fatal: int, start: Callable[[], Awaitable[TaskHandle[Any]]], *, after: bool
+        self,
+        fatal: int,
+        start: Callable[[], Awaitable[TaskHandle[Any]]],
+        *,
+        after: bool,
+        result: Callable[[TaskHandle[Any]], Awaitable[Any]] = _result,
     ) -> tuple[TaskHandle[Any], Any]:
         """The task and its result: the victim dies at its call number `fatal`, if it comes to it;
         the rescuer brings the function to its end."""
@@ -51,7 +60,7 @@ class Crashing:
         client.store = store
         self._lapse_all()
         async with self.bench.worker(self.rescuer, worker_id="rescuer", queues=["default"]):
-            found = await task.result(timeout=60)
+            found = await result(task)
         died.cancel()
         await asyncio.wait({ended, died})
         return task, found

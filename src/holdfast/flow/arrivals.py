@@ -28,7 +28,8 @@ _STRANGER = 5.0  # seconds between two looks at a task that is not our child: it
 
 class Arrivals:
     """Looks at open asks. `told`: children that ended in this process; `ran`: steps that ended;
-    `seen`: the wakes that were read, to be forgotten."""
+    `seen`: the wakes that were read, to be forgotten; `dying`: children whose end is no answer;
+    `under_way`: steps, also those that were given up and cannot be stopped."""
 
     def __init__(
         self, store: Flows, task: UUID, open: Mapping[Key, Ask], loop: asyncio.AbstractEventLoop
@@ -37,6 +38,8 @@ class Arrivals:
         self.told: dict[UUID, Ending] = {}
         self.ran: list[tuple[Ask, Recorded]] = []
         self.seen: list[int] = []
+        self.dying: set[Ask] = set()
+        self.under_way: set[asyncio.Task[None]] = set()
         self.patience = _LINGER
         self._signals: list[Signal] = []
         self._taken: list[UUID] = []
@@ -68,6 +71,27 @@ class Arrivals:
             self._since = self._loop.time()
         return found
 
+    def unheard(self) -> list[tuple[Ask, Recorded]]:
+        """Steps that ended although they were given up."""
+        if not self.ran:
+            return []
+        found = [one for one in self.ran if one[0].key not in self._open]
+        self.ran = [one for one in self.ran if one[0].key in self._open]
+        return found
+
+    def dead(self) -> list[Ask]:
+        """Children that have come to the end that they were told to come to when they were given
+        up. They are waited for again."""
+        found = [ask for ask in self.dying if ask.done() or ask.task in self.told]
+        for ask in found:
+            self.dying.discard(ask)
+            ask.dying = False
+        ended = [ask for ask in found if not ask.done() and ask.task]
+        dead = [ask for ask in ended if ask.task and _is_dead(ask, self.told[ask.task])]
+        for ask in dead:
+            self.told.pop(ask.task or self._task, None)
+        return dead
+
     def has_come(self) -> bool:
         """Whether there is anything to take."""
         return bool(self.ran or self._come() or self._next_signal() or self._all_due())
@@ -78,7 +102,7 @@ class Arrivals:
         return taken
 
     def _finished(self) -> list[tuple[Ask, One | Recorded]]:
-        found: list[tuple[Ask, One | Recorded]] = [r for r in self.ran if r[0].key in self._open]
+        found: list[tuple[Ask, One | Recorded]] = [*self.ran]
         self.ran.clear()
         return found
 
@@ -137,8 +161,10 @@ class Arrivals:
         slot, and after a while no memory. Timers of asyncio alone say nothing: something else
         must be going on that they are to end."""
         asks = self._open.values()
-        return any(ask.kind in ("child", "sleep", "signal") for ask in asks) and not any(
-            ask.kind == "step" for ask in asks
+        return (
+            not self.under_way
+            and any(ask.kind in ("child", "sleep", "signal") for ask in asks)
+            and not any(ask.kind == "step" for ask in asks)
         )
 
     async def wait(self, stir: asyncio.Event, *, only_us: bool) -> Waiting | None:
@@ -209,6 +235,10 @@ def _one_of(ask: Ask, end: Ending) -> One:
     how: Any = end.status.value
     result = NULL if end.result is None else msgspec.Raw(end.result)
     return One(position, how, result, end.failure)
+
+
+def _is_dead(ask: Ask, end: Ending) -> bool:
+    return end.status is TaskStatus.CANCELLED or (ask.reborn and end.status is TaskStatus.FAILED)
 
 
 def _is_over(join: Join, come: Mapping[Ask, Ending]) -> bool:

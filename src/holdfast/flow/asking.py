@@ -180,7 +180,7 @@ class Asking(Flow):
             ask, one = await self.run_here(told, digest, run)
         else:
             ask = self.ask("step", told, digest)
-            ask.run = run
+            ask.run, ask.lasts = run, not _is_async(function)
             one = await self.begin(ask)
         if one.failure is not None:
             failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
@@ -190,7 +190,7 @@ class Asking(Flow):
     async def _called(self, call: partial[Any], inside: Context) -> Any:
         """Sync functions in a thread: they may block. One that cannot be stopped is told."""
         function = call.func
-        if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
+        if _is_async(function):
             return await call()
         variables = copy_context()
 
@@ -222,6 +222,10 @@ class Asking(Flow):
         """End this run and begin the next, of the same task; never returns."""
         payload = self._host.function.signature.pack(args, kwargs)
         await self.start_anew(payload)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
 def _result(function: Callable[..., Any], data: bytes) -> Any:

@@ -31,19 +31,22 @@ class Ask(asyncio.Future[One]):
         self.task: UUID | None = None
         self.is_own = True  # its task is our child, whose end wakes us
         self.unsure = False  # whether its task is ours is not known yet
-        self.again = False  # it failed in a former life, and runs again
+        self.again = False  # it was given up, or failed in a former life: it goes on
+        self.reborn = False  # so in a new life, where also what failed runs again
+        self.dying = False  # it goes on, but was told to end: that end is no answer
         self.signal: str | None = None
         self.seconds: float | None = None
         self.due: float | None = None  # by the clock of the event loop
         self.act: Callable[[], None] | None = None  # what an expired timer does
         self.run: Callable[[], Any] | None = None  # the step itself
         self.running: asyncio.Task[Any] | None = None
+        self.lasts = False  # it cannot be stopped: it has a thread
         self.join: Join | None = None
 
     def cancel(self, msg: Any = None) -> bool:
         if not super().cancel(msg):
             return False
-        if self.running:
+        if self.running and not self.lasts:
             self.running.cancel()
         self.flow.give_up(self)
         return True

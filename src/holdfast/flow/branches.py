@@ -30,16 +30,17 @@ class Branch:
     """One asyncio task of a function; "" is the function itself. `path` is the same in every run:
     the n-th task of that coroutine's name which the branch above has made."""
 
-    def __init__(self, path: str = "") -> None:
-        self.path = path
+    def __init__(self, path: str = "", above: "Branch | None" = None, born: int = 0) -> None:
+        """`born`: how many failures had reached the function by then."""
+        self.path, self.above, self.born = path, above, born
         self.watched: Watched | None = None
         self.task: asyncio.Task[Any] | None = None
         self._made: dict[str, int] = {}
         self._asked: dict[tuple[str, str], int] = {}
 
-    def grow(self, name: str) -> "Branch":
+    def grow(self, name: str, born: int) -> "Branch":
         number = self._made[name] = self._made.get(name, -1) + 1
-        return Branch(f"{self.path}/{name}[{number}]")
+        return Branch(f"{self.path}/{name}[{number}]", self, born)
 
     @property
     def has_asked(self) -> bool:
@@ -59,6 +60,7 @@ class Family:
         self.main = Branch()
         self.alive: set[Branch] = set()
         self.stir: Callable[[], None] | None = None
+        self.faults = 0  # how many failures reached the function so far
         self._moves = 0  # of branches that have ended
 
     @classmethod
@@ -73,7 +75,7 @@ class Family:
         return self._moves + sum(b.watched.moves for b in self.alive if b.watched)
 
     def branch_out(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Branch:
-        branch: Branch = (here.get() or self.main).grow(name)
+        branch: Branch = (here.get() or self.main).grow(name, self.faults)
         branch.watched = Watched(coroutine, over=lambda: self._joined(branch))
         self.alive.add(branch)
         return branch

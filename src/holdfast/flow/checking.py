@@ -15,7 +15,7 @@ from holdfast.flow.asking import Asking
 from holdfast.flow.asks import Ask
 from holdfast.flow.branches import watching
 from holdfast.flow.entries import One
-from holdfast.flow.flow import disagreement
+from holdfast.flow.parking import disagreement
 from holdfast.function import Function
 from holdfast.ids import new_grant
 from holdfast.tasks.lane import Lane
@@ -106,7 +106,7 @@ class _Replay(Asking):
             await self.loop.create_future()
         return effect
 
-    async def start_anew(self, payload: bytes) -> None:
+    async def _restart(self, payload: bytes) -> None:
         self.told("it begins anew")
         await self.loop.create_future()
 

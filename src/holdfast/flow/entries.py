@@ -23,6 +23,7 @@ __all__ = [
     "Holder",
     "Key",
     "One",
+    "Reached",
     "Recorded",
     "digest_of",
     "read",
@@ -87,8 +88,18 @@ class Abandoned(msgspec.Struct, frozen=True, tag="abandoned", tag_field="is"):
     asks: list[int]
 
 
-class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="is"):
-    """Asks and steps whose failures ended the function: in its next life they run again."""
+class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="is", omit_defaults=True):
+    """An attempt failed, and nothing that is recorded was done about these: steps and timeouts
+    whose failures count no more, children that were given up and go on; `later` are children that
+    failed: they run again in the next life only. `life`: written by that life, as its fence."""
+
+    asks: list[int]
+    later: list[int] = []
+    life: int | None = None
+
+
+class Reached(msgspec.Struct, frozen=True, tag="reached", tag_field="is"):
+    """Answers that came behind a failure which was dropped, and reached the function again."""
 
     asks: list[int]
 
@@ -106,7 +117,7 @@ class Holder(msgspec.Struct, frozen=True, tag="holder", tag_field="is"):
     task: UUID
 
 
-Entry = Asked | Recorded | Came | Abandoned | Dropped | Again | Holder
+Entry = Asked | Recorded | Came | Abandoned | Dropped | Reached | Again | Holder
 
 _decoder = msgspec.json.Decoder(Entry)
 _encoder = msgspec.json.Encoder()

@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context as Variables
 from typing import Any, NoReturn
-from uuid import UUID
 
 import msgspec
 
@@ -14,18 +13,20 @@ from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
-from holdfast.flow.entries import Abandoned, Dropped, Key, One, Recorded
-from holdfast.flow.pump import TIMEOUT, Host, Pump, Step, disagreement, one_of, outside, ran
+from holdfast.flow.ending import Ending
+from holdfast.flow.entries import Abandoned, Key, One, Recorded
+from holdfast.flow.parking import disagreement, parked
+from holdfast.flow.pump import TIMEOUT, Step, one_of, outside, ran
 from holdfast.tasks.lifecycle import Anew
 from holdfast.tasks.payload import check_payload
 
-__all__ = ["Flow", "Host", "disagreement"]
+__all__ = ["Flow"]
 
 
 _PATIENCE = 10  # asks that are refused at once
 
 
-class Flow(Pump):
+class Flow(Ending):
     """The asks of one attempt."""
 
     _refused = 0  # asks of a function that has left
@@ -45,23 +46,27 @@ class Flow(Pump):
         """To be awaited, once it is filled in and `begin` was called with it."""
         if self.closed:
             raise PutDown
-        ask = Ask(self, kind, self.branch.key(name, digest))
+        branch = self.branch
+        ask = Ask(self, kind, branch.key(name, digest))
         self._asked.add(ask.key)
+        if self._faults.open and kind != "timer":
+            self._faults.acted(branch)
         return ask
 
     def begin(self, ask: Ask) -> Ask:
         begun = self._history.begun.get(ask.key)
         # What never became a task is asked for as if for the first time.
-        goes_on = begun and not begun.abandoned and not (begun.again and begun.task is None)
+        goes_on = begun and begun.abandoned is None and not (begun.again and begun.task is None)
         if begun and goes_on:
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
+            ask.reborn = begun.reborn
             ask.is_own = begun.task == begun.asked.task
             keyed = ask.draft is not None and ask.draft.key is not None
             ask.unsure = keyed and ask.is_own and ask.task is not None
             if begun.asked.seconds is not None:
                 ask.due = self.loop.time() + begun.asked.seconds - begun.age
         if self.is_alone() and (arrival := self._history.is_next(ask.key)):
-            self._answer(ask, arrival.one)
+            self._answer([(ask, arrival.one)])
             return ask
         self.open[ask.key] = ask
         self.stir()
@@ -83,7 +88,10 @@ class Flow(Pump):
     async def look(self, name: str, digest: str) -> Effect:
         """What is known of a dispatch or a signal."""
         await self.check_open()
-        return self._effects.look(self.branch, name, digest)
+        branch = self.branch
+        if self._faults.open:
+            self._faults.acted(branch)
+        return self._effects.look(branch, name, digest)
 
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
         self._effects.note(effect, value, decides=decides)
@@ -125,6 +133,8 @@ class Flow(Pump):
         # A failure is written with what comes next: if nothing does, the step runs again.
         if recorded.failure is None:
             await self._written()
+        else:
+            self._faults.reached([ask], [ask])
         return ask, one_of(recorded, position)
 
     async def _written(self) -> None:
@@ -165,6 +175,12 @@ class Flow(Pump):
         """The next run begins, and the journal is emptied, with the settle of this attempt: until
         then this run counts, and whoever replays it comes here again."""
         await self.check_open()
+        if left := self._history.unasked(self._asked):
+            self._host.stop_for(parked(disagreement(left, [])))
+            raise PutDown
+        await self._restart(payload)
+
+    async def _restart(self, payload: bytes) -> None:
         check_payload(payload)
         await self._ours(self._recording.leave())
         self._host.stop_for(Anew(payload))
@@ -174,6 +190,8 @@ class Flow(Pump):
         """It was cancelled: by a timeout, by the function, or because it ends."""
         self.open.pop(ask.key, None)
         self._gone.add(ask.key)
+        if ask.kind in ("child", "step") and not self.closed:
+            self._faults.given_up(ask)
         if ask.kind == "child":
             self._give_up_child(ask)
         self.stir()
@@ -186,7 +204,7 @@ class Flow(Pump):
             # It was begun before we crashed: perhaps it was not cancelled, or not even given up.
             if begun.task and begun.task == begun.asked.task:
                 self._given_up.append(begun.task)
-            position = None if begun.abandoned else begun.position
+            position = None if begun.abandoned is not None else begun.position
         if position is not None and not self.closed:
             self._recording.add(Abandoned([position]), decides=True)
 
@@ -201,101 +219,3 @@ class Flow(Pump):
         task = asyncio.Task(watched, loop=self.loop, context=outside())
         self._led = task
         task.add_done_callback(lambda done: hand_on(done, answer))
-
-    # ── the end ──────────────────────────────────────────────────────────────────────────────
-
-    def check_finished(self) -> None:
-        """The function returned. Raises `Parked` where the journal knows of more than it asked."""
-        if left := self._history.unasked(self._asked):
-            raise disagreement(left, [])
-
-    def is_of_a_child(self, error: BaseException) -> bool:
-        if isinstance(error, BaseExceptionGroup):
-            return all(map(self.is_of_a_child, error.exceptions))
-        return any(error is raised and ask.kind == "child" for raised, ask in self._raised)
-
-    async def escape(self, error: BaseException, *, for_good: bool) -> None:
-        """The function raised this. Failures of steps that it lets through run again in the next
-        attempt, those of children only in the next life: they had their own tries."""
-        chain = set(map(id, _chain_of(error)))
-        drop: set[int] = {
-            ask.position
-            for raised, ask in self._raised
-            if id(raised) in chain and ask.position is not None and (for_good or ask.kind == "step")
-        }
-        due = self._last_due
-        if due and due.position is not None and _has(error, TimeoutError):
-            drop.add(due.position)
-        if for_good:
-            drop |= self._open_children()
-        await self._drop(drop)
-
-    async def drop_children(self) -> None:
-        """The function was stopped for good, and its children with it; but that they are cancelled
-        now is no answer to it, should it get a new life."""
-        await self._drop(self._open_children())
-
-    async def keep(self) -> None:
-        """The function was stopped, and is tried again."""
-        await self._drop(set())
-
-    def _open_children(self) -> set[int]:
-        asks = self.open.values()
-        return {a.position for a in asks if a.kind == "child" and a.position is not None}
-
-    async def _drop(self, positions: set[int]) -> None:
-        written = not all(map(self._recording.holds, positions))
-        if positions and (written or self._must_stay()):
-            self._recording.add(Dropped(sorted(positions)))
-        if written or self._must_stay():
-            await self._recording.flush()
-
-    def _must_stay(self) -> bool:
-        """What was dispatched is not dispatched again by the next try of a durable function; but
-        an ordinary task, which is recorded nowhere, does all of its work anew."""
-        return self._recording.stays and not self._is_plain()
-
-    async def give_up_all(self) -> None:
-        """The function was cancelled, and its children with it: in a new life they begin anew."""
-        for ask in list(self.open.values()):
-            ask.cancel()
-        await self._recording.flush()
-
-    def freeze(self) -> None:
-        """Nothing is asked or written from here on: the function only has to leave."""
-        self.closed = True
-        self.stir()
-
-    async def close(self) -> list[UUID]:
-        """Nothing goes on any more. Answers the children that nobody waits for."""
-        self.closed = True
-        if self._pump:
-            self._pump.cancel()
-            await asyncio.wait({self._pump})
-        for ask in list(self.open.values()):
-            ask.cancel()
-        for branch in list(self._branches):
-            if branch.task and branch.has_asked:  # else it may be anyone's, such as a pool's
-                branch.task.cancel()
-        if self._led:
-            self._led.cancel()
-        return self._given_up
-
-
-def _has(error: BaseException, kind: type[BaseException]) -> bool:
-    return any(isinstance(one, kind) for one in _chain_of(error))
-
-
-def _chain_of(error: BaseException) -> list[BaseException]:
-    """The error, its causes and its parts."""
-    found: dict[int, BaseException] = {}
-    todo: list[BaseException | None] = [error]
-    while todo and len(found) < 1000:
-        each = todo.pop()
-        if each is None or id(each) in found:
-            continue
-        found[id(each)] = each
-        todo += [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            todo += each.exceptions
-    return list(found.values())

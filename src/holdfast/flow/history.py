@@ -1,6 +1,12 @@
-"""What is recorded of a function so far, handed out as its code asks for it again."""
+"""What is recorded of a function so far, handed out as its code asks for it again.
 
-from collections.abc import Container, Iterator, Sequence
+All that reached the function stands in one order, and is handed out in it. A failure that was
+dropped cuts this order: what is older stands as before; what is younger is spare. Whoever asks for
+it again has it, once the rest is told, and that is recorded like any other answer; but it need not
+be asked for, since without that failure the function may go another way.
+"""
+
+from collections.abc import Collection, Container, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +23,7 @@ from holdfast.flow.entries import (
     Holder,
     Key,
     One,
+    Reached,
     Recorded,
     read,
 )
@@ -38,23 +45,29 @@ class Begun(msgspec.Struct):
     asked: Asked
     age: float
     task: UUID | None
-    again: bool = False  # its failure was dropped: it runs again
-    abandoned: bool = False
+    again: bool = False  # it was given up, or its failure dropped: it goes on
+    reborn: bool = False  # so since the function has a new life: with one for itself
+    abandoned: int | None = None  # where that is recorded
     came: bool = False
     optional: bool = False  # asked after a failure that was dropped
 
 
 class History:
-    """The journal, read once. `next_position` is where the next entry goes."""
+    """The journal, read once. `next_position` is where the next entry goes; `later` are the places
+    of children that failed, and run again in the next life."""
 
     def __init__(self, steps: Sequence[Step] = (), ages: Sequence[float] = ()) -> None:
         self.next_position = steps[-1].position + 1 if steps else 0
         self.begun: dict[Key, Begun] = {}
+        self.later: frozenset[int] = frozenset()
+        self._lives: set[int | None] = set()
         self._values: dict[Key, Recorded] = {}
         self._batches: list[list[Arrival]] = []
         self._places: list[int] = []  # of each batch in the journal
-        self._spare: dict[Key, Arrival] = {}  # came after a failure that was dropped: if asked for
+        self._spare: dict[int, list[Arrival]] = {}  # by moments, in their order
+        self._moments: dict[int, int] = {}  # of each ask in it
         self._passed: list[Arrival] = []  # recorded, but not asked for when its turn came
+        self._missed: list[Arrival] = []  # given up when its turn came
         self._at = 0
         self._by_position: dict[int, Begun] = {}
         for step, age in zip(steps, ages, strict=True):
@@ -70,7 +83,7 @@ class History:
                 begun[entry.ask].task = entry.task
             case Abandoned():
                 for ask in entry.asks:
-                    begun[ask].abandoned = True
+                    begun[ask].abandoned = position
             case Recorded(what="value"):
                 self._values[entry.key] = entry
             case Recorded():
@@ -79,43 +92,84 @@ class History:
                 self._add(position, [Arrival(entry.key, one)])
             case Came():
                 for one in entry.all:
-                    begun[one.ask].came = True
+                    begun[one.ask].came, begun[one.ask].again = True, False
                 self._add(position, [Arrival(begun[o.ask].asked.key, o) for o in entry.all])
+            case Reached():
+                self._add(position, self._from_spare(frozenset(entry.asks)))
             case Dropped():
-                self._drop(frozenset(entry.asks))
+                self.drop(entry)
             case Again():
                 for ask in entry.asks:
                     begun[ask].again = False
-
-    def begin_anew(self) -> None:
-        """The function had ended for good, and its children may have been ended with it: that is
-        no answer to it in its new life. They run again, as far as they do not run still."""
-        for begun in self.open:
-            if begun.asked.what == "child" and begun.task == begun.asked.task:
-                begun.again = True
 
     def _add(self, position: int, batch: list[Arrival]) -> None:
         self._batches.append(batch)
         self._places.append(position)
 
-    def _drop(self, asks: frozenset[int]) -> None:
-        """What they came to until now counts no more. What was done because of it, such as telling
-        somebody, need not be done again, but is known where it is."""
-        for ask in asks & self._by_position.keys():
-            self._by_position[ask].again = True
-            self._by_position[ask].came = False
+    def _from_spare(self, asks: Collection[int]) -> list[Arrival]:
+        moments = {self._moments.pop(ask) for ask in asks if ask in self._moments}
+        taken: list[Arrival] = []
+        for moment in sorted(moments):
+            batch = self._spare[moment]
+            taken += [one for one in batch if one.one.ask in asks]
+            if left := [one for one in batch if one.one.ask not in asks]:
+                self._spare[moment] = left
+            else:
+                del self._spare[moment]
+        return taken
+
+    def _to_spare(self, moment: int, batch: list[Arrival]) -> None:
+        if batch:
+            self._spare[moment] = batch
+            self._moments |= {one.one.ask: moment for one in batch}
+
+    # ── what is dropped ──────────────────────────────────────────────────────────────────────
+
+    def drop(self, entry: Dropped) -> None:
+        """Everything that is younger than the first of these depends on it, perhaps: what was
+        done, such as telling somebody, is known where it is asked for again."""
+        asks = frozenset(entry.asks)
+        self.later = frozenset(entry.later)
+        self._lives.add(entry.life)
+        self._from_spare(asks)
+        cut = self._cut(asks)
+        for begun in self._by_position.values():
+            place = begun.position
+            begun.optional = begun.optional or (cut is not None and place > cut)
+            at = begun.abandoned
+            if place in asks or (at is not None and cut is not None and at > cut):
+                begun.again, begun.came, begun.abandoned = True, False, None
+                begun.reborn = entry.life is not None
+
+    def _cut(self, asks: frozenset[int]) -> int | None:
+        """Where the order ends from now on."""
         dropped = (any(one.one.ask in asks for one in batch) for batch in self._batches)
         first = next((place for place, is_it in enumerate(dropped) if is_it), None)
         if first is None:
-            return
-        since = self._places[first]
-        for begun in self._by_position.values():
-            begun.optional = begun.optional or begun.position > since
-        later = [one for batch in self._batches[first + 1 :] for one in batch]
-        self._spare |= {one.key: one for one in later if one.one.ask not in asks}
+            return None
+        cut = self._places[first]
+        for place, batch in zip(self._places[first + 1 :], self._batches[first + 1 :], strict=True):
+            self._to_spare(place, [one for one in batch if one.one.ask not in asks])
         kept = [one for one in self._batches[first] if one.one.ask not in asks]
         self._batches[first:] = [kept] if kept else []
-        self._places[first:] = [since] if kept else []
+        self._places[first:] = [cut] if kept else []
+        return cut
+
+    def rebirth(self, life: int) -> Dropped | None:
+        """What a new life begins with: children that failed run again, and those that were under
+        way, since they may have been ended with the function. None: it has begun before."""
+        if life in self._lives:
+            return None
+        mine = (b for b in self.begun.values() if b.asked.what == "child")
+        under_way = {
+            b.position
+            for b in mine
+            if not b.came and b.abandoned is None and b.task == b.asked.task
+        }
+        asks = sorted(self.later | under_way)
+        return Dropped(asks, life=life) if asks else None
+
+    # ── what is handed out ───────────────────────────────────────────────────────────────────
 
     @property
     def is_exhausted(self) -> bool:
@@ -131,9 +185,7 @@ class History:
 
     def is_next(self, key: Key) -> Arrival | None:
         """What comes next, where it is the answer to this ask alone."""
-        if self._passed or key in self._spare:
-            return self._spare.pop(key, None)
-        if self._at == len(self._batches):
+        if self._passed or self._at == len(self._batches):
             return None
         batch = self._batches[self._at]
         if len(batch) != 1 or batch[0].key != key:
@@ -143,9 +195,6 @@ class History:
 
     def take(self, open: Container[Key], given_up: Container[Key]) -> list[Arrival]:
         """What reached the function next, as far as it is asked for; nothing: all is told."""
-        for key in self._spare:
-            if key in open:
-                return [self._spare.pop(key)]
         for place, arrival in enumerate(self._passed):
             if arrival.key in open:
                 del self._passed[place]
@@ -154,11 +203,32 @@ class History:
             batch = self._batches[self._at]
             self._at += 1
             here = [arrival for arrival in batch if arrival.key in open]
-            left = (arrival for arrival in batch if arrival.key not in open)
-            self._passed += [arrival for arrival in left if arrival.key not in given_up]
+            for arrival in batch:
+                if arrival.key not in open:
+                    missed = arrival.key in given_up
+                    (self._missed if missed else self._passed).append(arrival)
             if here:
                 return here
         return []
+
+    def take_spare(self, open: Container[Key]) -> list[Arrival]:
+        """What came at one moment once, as far as it is asked for again. When all else is told."""
+        for batch in self._spare.values():
+            if here := {arrival.one.ask for arrival in batch if arrival.key in open}:
+                return self._from_spare(here)
+        return []
+
+    # ── what is left ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def untold(self) -> list[Arrival]:
+        """Recorded, and not handed out: it is not its turn, or nobody waits for it any more."""
+        rest = [one for batch in self._batches[self._at :] for one in batch]
+        return self._missed + self._passed + rest
+
+    def kind_of(self, arrival: Arrival) -> str:
+        begun = self._by_position.get(arrival.one.ask)
+        return begun.asked.what if begun else "step"
 
     def unasked(self, asked: Container[Key]) -> list[Key]:
         """What today's code never asked: recorded answers, and children that were begun."""
@@ -174,8 +244,10 @@ class History:
     @property
     def open(self) -> Iterator[Begun]:
         """What was begun, and did neither come nor was given up."""
-        return (b for b in self.begun.values() if not (b.abandoned or b.came or b.optional))
+        return (
+            b for b in self.begun.values() if not (b.came or b.optional) and b.abandoned is None
+        )
 
     def _is_abandoned(self, key: Key) -> bool:
         begun = self.begun.get(key)
-        return begun is not None and begun.abandoned
+        return begun is not None and begun.abandoned is not None

@@ -8,78 +8,41 @@ the function can go no further.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from holdfast import tracing
-from holdfast.answers import Ending, Journal, Written
+from holdfast.answers import Ending, Journal
 from holdfast.context import Context, here, running
-from holdfast.errors import KeyConflict, LeaseLost, Parked
-from holdfast.executors.failures import failure_of
+from holdfast.errors import LeaseLost, Parked
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
 from holdfast.flow.branches import Branch, Family
+from holdfast.flow.children import Children
 from holdfast.flow.effects import Effects
-from holdfast.flow.entries import Again, Asked, Came, Holder, Key, One, Recorded
-from holdfast.flow.history import History
+from holdfast.flow.entries import Asked, Came, Key, One, Reached, Recorded
+from holdfast.flow.faults import Faults
+from holdfast.flow.history import Arrival, History
+from holdfast.flow.host import Host
+from holdfast.flow.parking import disagreement, parked
 from holdfast.flow.recording import Recording, surely
-from holdfast.function import Function
 from holdfast.store import Store
-from holdfast.tasks.lifecycle import NEVER, Anew, Waiting
-from holdfast.tasks.task import Draft, Failure
+from holdfast.tasks.lifecycle import Waiting
+from holdfast.tasks.task import Failure
 
-__all__ = ["TIMEOUT", "Host", "Pump", "Step", "disagreement", "one_of", "outside", "ran"]
+__all__ = ["TIMEOUT", "Pump", "Step", "has_failed", "one_of", "outside", "ran"]
 
 logger = logging.getLogger("holdfast.flow")
 Step = Callable[[], Awaitable[bytes | Failure]]
 TIMEOUT = "timeout in"  # how timers of asyncio are named
 _DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
-
-
-class Host(Protocol):
-    """The attempt that a flow runs in."""
-
-    @property
-    def context(self) -> Context: ...
-
-    @property
-    def function(self) -> Function[..., Any, Any]: ...
-
-    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
-        """End the attempt: the function waits, begins anew, or could not go on."""
-        ...
-
-    def offer(self, drafts: Sequence[Draft]) -> Any:
-        """Who takes the first of these children at once; None: they wait in their queues. Entered
-        while they are written."""
-        ...
-
-    def made(self, drafts: Sequence[Draft], written: Written, offer: Any) -> None:
-        """These children were accepted."""
-        ...
-
-    def rest(self) -> None:
-        """It only waits, and needs no slot."""
-        ...
-
-    def resume(self) -> Awaitable[None]:
-        """It goes on, once it has a slot again."""
-        ...
-
-    def in_thread(
-        self, work: Callable[[], Any], stopped: Callable[[], None]
-    ) -> Awaitable[tuple[Any, BaseException | None]]:
-        """What this answers or raises, in a thread. `stopped`: nobody waits for it any more."""
-        ...
 
 
 class Pump:
@@ -91,10 +54,11 @@ class Pump:
         self._store, self._host = store, host
         self._lease = host.context.claimed.lease
         self._history = History(journal.steps, journal.ages) if journal else History()
-        if host.context.claimed.reborn:
-            self._history.begin_anew()
         self._recording = Recording(store, self._lease, self._history.next_position)
         context = host.context
+        if context.claimed.reborn and (dropped := self._history.rebirth(context.since)):
+            self._history.drop(dropped)
+            self._recording.add(dropped, decides=True, stays=True)
         self._effects = Effects(
             self._lease.task,
             context.since or -context.fence,
@@ -108,16 +72,20 @@ class Pump:
         self._asked: set[Key] = set()
         self.open: dict[Key, Ask] = {}
         self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
+        self._children = Children(store, host, self._history, self._recording, self._arrivals)
+        self._told = self._children.told  # recorded, and not handed over yet
+        self._faults = Faults(self._family)
+        self._missed: list[tuple[Ask, One]] = []  # recorded, and nobody waits for it any more
         self._raised: list[tuple[BaseException, Ask]] = []
         self._last_due: Ask | None = None  # the last one whose time was over
         self._patches: set[str] = set()
         self._given_up: list[UUID] = []
         self._gone: set[Key] = set()  # of asks that were given up
-        self._told: deque[list[tuple[Ask, One]]] = deque()  # recorded, and not handed over yet
         self._doubts: tuple[int, float] | None = None
         self._stir = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._led: asyncio.Task[Any] | None = None
+        self._can_stop = True  # the pump, in the middle of what it does
         self.closed = False
 
     # ── told from outside ────────────────────────────────────────────────────────────────────
@@ -157,13 +125,19 @@ class Pump:
         try:
             while not self.closed:
                 await self._quiet()
-                if not await self._go_on() and (waiting := await self._wait()):
+                self._can_stop = False
+                if await self._go_on():
+                    self._can_stop = True
+                    continue
+                self._can_stop = True
+                if waiting := await self._wait():
+                    self._can_stop = False
                     await self._put_down(waiting)
                     return
         except (asyncio.CancelledError, GeneratorExit):
             raise
-        except Parked as parked:
-            self._host.stop_for(Waiting(wakes=NEVER, reason=f"parked: {parked}"))
+        except Parked as disagreed:
+            self._host.stop_for(parked(disagreed))
         except BaseException as fault:
             if not isinstance(fault, LeaseLost):
                 logger.exception("task %s: its flow cannot go on", self._lease.task)
@@ -172,7 +146,7 @@ class Pump:
     async def _put_down(self, waiting: Waiting) -> None:
         """Timers go on outside of memory: all are written down."""
         if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
-            await self._record(timers)
+            await self._children.record(timers, self.loop.time())
         await self._recording.flush()
         self._host.stop_for(waiting)
 
@@ -202,13 +176,19 @@ class Pump:
 
     async def _go_on(self) -> bool:
         """One thing that can be done without waiting."""
+        self._faults.settle()
         if self._told:
             self._hand_over()
             return True
         if arrivals := self._history.take(self.open, self._gone):
-            for arrival in arrivals:
-                self._answer(self.open.pop(arrival.key), arrival.one)
+            self._tell(arrivals)
             return True
+        if spare := self._history.take_spare(self.open):
+            self._recording.add(Reached([one.one.ask for one in spare]), decides=True)
+            self._tell(spare)
+            return True
+        for ask in self._arrivals.dead():
+            ask.again = True
         if new := [ask for ask in self.open.values() if _is_new(ask)]:
             if left := self._history.unasked(self._asked):
                 await self._doubt(left, [ask.key for ask in new])
@@ -224,11 +204,23 @@ class Pump:
             await surely(lambda: self._store.cancel(given_up))
             del self._given_up[: len(given_up)]
             return True
+        self._keep(self._arrivals.unheard())
         if come := self._arrivals.take():
+            self._can_stop = True
             await self._host.resume()
+            self._can_stop = False
             await self._take_in(come)
             return True
         return False
+
+    def _keep(self, ran: Sequence[tuple[Ask, Recorded]]) -> None:
+        """Steps that nobody waits for: should they be asked for again, what is done is known."""
+        for ask, recorded in ran:
+            if recorded.failure is None:
+                ask.position = self._recording.add(recorded, stays=True)
+
+    def _tell(self, arrivals: Sequence[Arrival]) -> None:
+        self._answer([(self.open.pop(arrival.key), arrival.one) for arrival in arrivals])
 
     async def _doubt(self, left: Sequence[Key], new: Sequence[Key]) -> None:
         """Recorded, and not asked: it may come where the function awaits something of its own."""
@@ -240,28 +232,13 @@ class Pump:
         if now - self._doubts[1] > _DOUBT:
             raise disagreement(left, new)
         self._stir.clear()
+        self._can_stop = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_DOUBT / 100):
                 await self._stir.wait()
 
     async def _make_sure(self, asks: Sequence[Ask]) -> None:
-        """Whether their tasks are ours: we may have crashed before we could note whose they are."""
-        begun = [self._history.begun[ask.key] for ask in asks]
-        drafts = [
-            msgspec.structs.replace(ask.draft, id=one.asked.task)
-            for ask, one in zip(asks, begun, strict=True)
-            if ask.draft and one.asked.task
-        ]
-        ids = await self._recording.ask_again([(one.position, one.asked) for one in begun], drafts)
-        for ask, id in zip(asks, ids, strict=True):
-            ask.unsure = False
-            self._belongs(ask, id)
-
-    def _belongs(self, ask: Ask, task: UUID) -> None:
-        if task != ask.task:
-            ask.task, ask.is_own = task, False
-            self._arrivals.look_now()  # it may have ended long ago
-            self._recording.add(Holder(ask.position or 0, task))
+        await self._children.make_sure(asks)
 
     async def _wait(self) -> Waiting | None:
         """Until something has come; or how to wait outside of memory, after waiting long enough."""
@@ -277,76 +254,22 @@ class Pump:
         others = [ask for ask in new if ask.kind != "step"]
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
-            await self._record(others)
+            await self._children.record(others, self.loop.time())
         elif self._recording.decides:
             await self._recording.flush()
         for ask in steps:
             assert ask.run
             ask.running = self.loop.create_task(self._run_step(ask), context=outside())
-
-    async def _record(self, asks: Sequence[Ask]) -> None:
-        for ask in asks:
-            if not ask.again:
-                task = ask.draft.id if ask.draft else None
-                ask.task = task
-                if ask.due is not None:
-                    ask.seconds = max(0.0, ask.due - self.loop.time())
-                ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
-                if ask.seconds is not None and ask.due is None:
-                    ask.due = self.loop.time() + ask.seconds
-        await self._flush_with([ask for ask in asks if ask.draft and not ask.again])
-        if again := [ask for ask in asks if ask.again]:
-            await self._revive(again)
-
-    async def _revive(self, asks: Sequence[Ask]) -> None:
-        """Their failures were dropped. First the new life, then the note that they have it: a
-        crash in between gives it once more, which changes nothing for those who live."""
-        await self._recording.check()
-        lives = [ask.task for ask in asks if ask.task]
-        await surely(lambda: self._store.retry(lives))
-        self._recording.add(Again([ask.position for ask in asks if ask.position is not None]))
-        await self._recording.flush()
-        for ask in asks:
-            ask.again = False
-
-    async def _flush_with(self, made: Sequence[Ask]) -> None:
-        """Write what is asked for, and accept the children. One whose idempotency key belongs to
-        other work has failed by that: it is written so, with the others."""
-        told: list[list[tuple[Ask, One]]] = []
-        while True:
-            try:
-                drafts = [ask.draft for ask in made if ask.draft]
-                offer = self._host.offer(drafts) if drafts else None
-                taking = offer and offer.taking
-                with offer or nullcontext(), tracing.sending(drafts) as traced:
-                    written = await self._recording.flush(traced, taking=taking)
-            except KeyConflict as conflict:
-                known = conflict.refused
-                refused = [ask for ask in made if ask.draft and ask.draft.id in known]
-                if not refused:
-                    raise
-                told.append([self._refuse(a, known[a.draft.id]) for a in refused if a.draft])
-                self._recording.add(Came([one for _, one in told[-1]]), decides=True)
-                made = [ask for ask in made if ask not in refused]
-                continue
-            if drafts and written:
-                for ask, id in zip(made, written.children, strict=True):
-                    self._belongs(ask, id)
-                self._host.made(traced, written, offer)
-            self._told += told
-            return
-
-    def _refuse(self, ask: Ask, conflict: KeyConflict) -> tuple[Ask, One]:
-        """There is no such child, and never was."""
-        assert ask.position is not None
-        ask.task = None
-        self._recording.replace(ask.position, Asked(ask.key, "child"))
-        return ask, One(ask.position, "failed", failure=failure_of(conflict))
+            self._arrivals.under_way.add(ask.running)
+            ask.running.add_done_callback(self._stepped)
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run
         recorded = await ran(ask.key, ask.run)
         self._arrivals.ran.append((ask, recorded))
+
+    def _stepped(self, step: "asyncio.Task[None]") -> None:
+        self._arrivals.under_way.discard(step)
         self.stir()
 
     async def _take_in(self, come: Sequence[tuple[Ask, One | Recorded]]) -> None:
@@ -389,20 +312,24 @@ class Pump:
         )
 
     def _hand_over(self) -> None:
-        for ask, one in self._told.popleft():
-            if self.open.pop(ask.key, None):
-                self._answer(ask, one)
+        told = self._told.popleft()
+        self._missed += [(ask, one) for ask, one in told if ask.key not in self.open]
+        self._answer([(ask, one) for ask, one in told if self.open.pop(ask.key, None)])
 
-    def _answer(self, ask: Ask, one: One) -> None:
-        if ask.done():
-            return
-        if ask.position is None:
-            ask.position = one.ask
-        if one.how == "due":
-            self._last_due = ask
-        ask.set_result(one)
-        if ask.act:
-            ask.act()
+    def _answer(self, ones: Sequence[tuple[Ask, One]]) -> None:
+        """What reaches the function at one moment."""
+        waiting = [(ask, one) for ask, one in ones if not ask.done()]
+        for ask, one in waiting:
+            if ask.position is None:
+                ask.position = one.ask
+        if failed := [ask for ask, one in waiting if has_failed(ask.kind, one)]:
+            self._faults.reached(failed, [ask for ask, _ in waiting])
+        for ask, one in waiting:
+            if one.how == "due" and ask.kind != "sleep":
+                self._last_due = ask
+            ask.set_result(one)
+            if ask.act:
+                ask.act()
 
 
 def _is_new(ask: Ask) -> bool:
@@ -410,6 +337,11 @@ def _is_new(ask: Ask) -> bool:
     if ask.kind == "step":
         return ask.running is None
     return (ask.position is None and ask.kind != "timer") or ask.again
+
+
+def has_failed(kind: str, one: One) -> bool:
+    """Whether this is no answer that was hoped for: also where the time was over."""
+    return one.how in ("failed", "cancelled") or (one.how == "due" and kind != "sleep")
 
 
 async def ran(key: Key, run: Step) -> Recorded:
@@ -430,11 +362,3 @@ def outside() -> Variables:
     variables.run(running.set, None)
     variables.run(here.set, None)
     return variables
-
-
-def disagreement(recorded: Sequence[Key], asked: Sequence[Key]) -> Parked:
-    lines = ["the code does not ask for what is recorded of this run"]
-    lines += [f"- recorded, not asked: {key}" for key in recorded[:10]]
-    lines += [f"+ asked, not recorded: {key}" for key in asked[:10]]
-    lines.append("mend the code (or use version= or patched), then retry the task; or cancel it")
-    return Parked("\n".join(lines))

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from enum import Enum
 from typing import Any, Protocol, assert_never
 from uuid import UUID
@@ -42,6 +42,8 @@ from holdfast.work.transaction import Transaction
 logger = logging.getLogger("holdfast.worker")
 
 __all__ = ["Attempt", "Why"]
+
+_FAILING = (Verdict.FAILED, Verdict.CANCELLED, Verdict.RETRY, Verdict.SNOOZED)
 
 
 class Why(Enum):
@@ -104,13 +106,9 @@ class Flowing(Asking, Protocol):
 
     def is_of_a_child(self, error: BaseException) -> bool: ...
 
-    async def escape(self, error: BaseException, *, for_good: bool) -> None: ...
+    async def let_steps_end(self) -> None: ...
 
-    async def drop_children(self) -> None: ...
-
-    async def keep(self) -> None: ...
-
-    async def give_up_all(self) -> None: ...
+    async def escape(self, error: BaseException) -> None: ...
 
     def freeze(self) -> None: ...
 
@@ -305,6 +303,9 @@ class Attempt:
             self.committed = await self._transaction.commit(settlement)
             return settlement if self.committed else None
         except BaseException as error:
+            if self.began and self.why is None and not self._is_over:
+                with suppress(asyncio.CancelledError):  # it is stopped meanwhile
+                    await self.began.let_steps_end()
             self._is_over = True
             if self._transaction is not None:
                 await self._transaction.roll_back(error)
@@ -340,14 +341,8 @@ class Attempt:
             settlement = self._after(error)
             if isinstance(error, TaskCancelled) and await self._is_cancelled():
                 settlement = self.settle(Cancelled())
-            if settlement and self.why is None:
-                await flow.escape(error, for_good=settlement.verdict.final)
-            elif settlement and self.why is Why.CANCEL:
-                await flow.give_up_all()
-            elif settlement and settlement.verdict is Verdict.FAILED:
-                await flow.drop_children()
-            elif settlement and settlement.verdict is Verdict.RETRY:
-                await flow.keep()
+            if settlement and settlement.verdict in _FAILING and self.why is not Why.WAITS:
+                await flow.escape(error)
         except LeaseLost:
             settlement = None
         except Exception:

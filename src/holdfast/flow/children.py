@@ -1,0 +1,153 @@
+"""The children of one function: made with the entries that ask for them, and revived.
+
+Knows what is written of them and what the store says. Never hands anything to the function.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import nullcontext
+from uuid import UUID
+
+import msgspec
+
+from holdfast import tracing
+from holdfast.errors import KeyConflict
+from holdfast.executors.failures import failure_of
+from holdfast.flow.arrivals import Arrivals
+from holdfast.flow.asks import Ask
+from holdfast.flow.entries import Again, Asked, Came, Holder, One
+from holdfast.flow.history import History
+from holdfast.flow.host import Host
+from holdfast.flow.recording import Recording, surely
+from holdfast.store import Store
+from holdfast.tasks.task import Task, TaskStatus
+
+__all__ = ["Children"]
+
+_AT_ONCE = 1000
+_ENDED = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+
+class Children:
+    """Writes asks down. `told`: what came of some at once, recorded, and to be handed over."""
+
+    def __init__(
+        self,
+        store: Store,
+        host: Host,
+        history: History,
+        recording: Recording,
+        arrivals: Arrivals,
+    ) -> None:
+        self._store, self._host = store, host
+        self._history, self._recording, self._arrivals = history, recording, arrivals
+        self.told: deque[list[tuple[Ask, One]]] = deque()
+
+    async def record(self, asks: Sequence[Ask], now: float) -> None:
+        """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
+        the clock of the event loop."""
+        for ask in asks:
+            if not ask.again:
+                task = ask.draft.id if ask.draft else None
+                ask.task, ask.is_own = task, True
+                if ask.due is not None:
+                    ask.seconds = max(0.0, ask.due - now)
+                ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
+                if ask.seconds is not None and ask.due is None:
+                    ask.due = now + ask.seconds
+        await self._flush_with([ask for ask in asks if ask.draft and not ask.again])
+        again = [ask for ask in asks if ask.again]
+        for start in range(0, len(again), _AT_ONCE):
+            await self._revive(again[start : start + _AT_ONCE])
+
+    async def make_sure(self, asks: Sequence[Ask]) -> None:
+        """Whether their tasks are ours: we may have crashed before we could note whose they are."""
+        begun = [self._history.begun[ask.key] for ask in asks]
+        drafts = [
+            msgspec.structs.replace(ask.draft, id=one.asked.task)
+            for ask, one in zip(asks, begun, strict=True)
+            if ask.draft and one.asked.task
+        ]
+        ids = await self._recording.ask_again([(one.position, one.asked) for one in begun], drafts)
+        for ask, id in zip(asks, ids, strict=True):
+            ask.unsure = False
+            self._belongs(ask, id)
+
+    def _belongs(self, ask: Ask, task: UUID) -> None:
+        if task != ask.task:
+            ask.task, ask.is_own = task, False
+            self._arrivals.look_now()  # it may have ended long ago
+            self._recording.add(Holder(ask.position or 0, task))
+
+    async def _flush_with(self, made: Sequence[Ask]) -> None:
+        """Write what is asked for, and accept the children. One whose idempotency key belongs to
+        other work has failed by that: it is written so, with the others."""
+        told: list[list[tuple[Ask, One]]] = []
+        while True:
+            try:
+                drafts = [ask.draft for ask in made if ask.draft]
+                offer = self._host.offer(drafts) if drafts else None
+                taking = offer and offer.taking
+                with offer or nullcontext(), tracing.sending(drafts) as traced:
+                    written = await self._recording.flush(traced, taking=taking)
+            except KeyConflict as conflict:
+                known = conflict.refused
+                refused = [ask for ask in made if ask.draft and ask.draft.id in known]
+                if not refused:
+                    raise
+                told.append([self._refuse(a, known[a.draft.id]) for a in refused if a.draft])
+                self._recording.add(Came([one for _, one in told[-1]]), decides=True)
+                made = [ask for ask in made if ask not in refused]
+                continue
+            if drafts and written:
+                for ask, id in zip(made, written.children, strict=True):
+                    self._belongs(ask, id)
+                self._host.made(traced, written, offer)
+            self.told += told
+            return
+
+    def _refuse(self, ask: Ask, conflict: KeyConflict) -> tuple[Ask, One]:
+        """There is no such child, and never was."""
+        assert ask.position is not None
+        ask.task = None
+        self._recording.replace(ask.position, Asked(ask.key, "child"))
+        return ask, One(ask.position, "failed", failure=failure_of(conflict))
+
+    # ── those that were given up, or failed in a former life ─────────────────────────────────
+
+    async def _revive(self, asks: Sequence[Ask]) -> None:
+        """What was cancelled with the function, or failed in its former life, gets a new life; what
+        is done is done. First the new life, then the note: a crash in between gives it once more,
+        which changes nothing for those who live."""
+        await self._recording.check()
+        tasks = {ask: ask.task for ask in asks if ask.task}
+        ids = sorted(set(tasks.values()))
+        found = await surely(lambda: self._store.get_many(ids))
+        over = {task for ask, task in tasks.items() if _needs_life(ask, found.get(task))}
+        if over:
+            await surely(lambda: self._store.retry(sorted(over)))
+            found = await surely(lambda: self._store.get_many(ids))
+        for ask, task in tasks.items():
+            self._judge(ask, found.get(task))
+        if noted := [ask.position for ask in asks if ask.position is not None and not ask.dying]:
+            self._recording.add(Again(noted))
+            await self._recording.flush()
+        self._arrivals.look_now()
+
+    def _judge(self, ask: Ask, known: Task | None) -> None:
+        ask.again = False
+        if known is None or _needs_life(ask, known):
+            # Forgotten; or its key belongs to a younger task by now, and leads there.
+            ask.position = ask.task = None
+        elif known.cancel_requested and known.status not in _ENDED:
+            # It was told to end when we gave it up: it gets a new life once it has.
+            ask.dying = True
+            self._arrivals.dying.add(ask)
+
+
+def _needs_life(ask: Ask, known: Task | None) -> bool:
+    if known is None:
+        return False
+    return known.status is TaskStatus.CANCELLED or (
+        ask.reborn and known.status is TaskStatus.FAILED
+    )

@@ -1,0 +1,134 @@
+"""How an attempt of a durable function ends, and what of it counts for the next one."""
+
+import asyncio
+from collections.abc import Iterator
+from uuid import UUID
+
+from holdfast.flow.asks import Ask
+from holdfast.flow.entries import Dropped
+from holdfast.flow.parking import disagreement
+from holdfast.flow.pump import Pump, has_failed
+
+__all__ = ["Ending"]
+
+
+class Ending(Pump):
+    """What failed and was not acted on runs again; what succeeded stays."""
+
+    def check_finished(self) -> None:
+        """The function returned. Raises `Parked` where the journal knows of more than it asked."""
+        if left := self._history.unasked(self._asked):
+            raise disagreement(left, [])
+
+    def is_of_a_child(self, error: BaseException) -> bool:
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_of_a_child, error.exceptions))
+        return any(error is raised and ask.kind == "child" for raised, ask in self._raised)
+
+    async def let_steps_end(self) -> None:
+        """The function failed, and asks for nothing any more. Steps that are under way are waited
+        for, since the next attempt must not run them a second time meanwhile: what succeeded is
+        recorded, what failed or was cancelled runs again."""
+        self.freeze()
+        if self._pump:
+            if self._can_stop:
+                self._pump.cancel()
+            await asyncio.wait({self._pump})
+        if self._arrivals.under_way:
+            await asyncio.wait(self._arrivals.under_way)
+        self._keep(self._arrivals.ran)
+        self._arrivals.ran.clear()
+
+    async def escape(self, error: BaseException) -> None:
+        """The attempt failed with this. What it let through, and what it did nothing about, is no
+        answer to the next one: steps run again in it, and children in the next life, since they
+        had their own tries."""
+        drop: set[int] = set()
+        later = set(self._history.later - self._faults.told)
+        for kind, position in self._unhandled(error):
+            (later if kind == "failed child" else drop).add(position)
+        changed = bool(drop) or later != self._history.later
+        written = not all(map(self._recording.holds, drop)) or later != self._history.later
+        if changed and (written or self._must_stay()):
+            self._recording.add(Dropped(sorted(drop), sorted(later)))
+        if written or self._must_stay():
+            await self._recording.flush()
+
+    def _unhandled(self, error: BaseException) -> Iterator[tuple[str, int]]:
+        parts = _parts_of(error)
+        escaped = set(map(id, parts))
+        asks = self._faults.asks
+        asks += [ask for raised, ask in self._raised if id(raised) in escaped]
+        if self._last_due and any(isinstance(one, TimeoutError) for one in parts):
+            asks.append(self._last_due)
+        for ask in asks:
+            position = self._place_of(ask)
+            if ask.cancelled():
+                if ask.kind == "child" and position is not None:
+                    yield "child", position
+            elif position is not None:
+                yield "failed child" if ask.kind == "child" else ask.kind, position
+        yield from self._unheard({ask.key for ask in asks} | self.open.keys())
+
+    def _place_of(self, ask: Ask) -> int | None:
+        begun = self._history.begun.get(ask.key)
+        if ask.position is None and begun and ask.kind == "child" and not begun.came:
+            return begun.position
+        return ask.position
+
+    def _unheard(self, keys: set[object]) -> Iterator[tuple[str, int]]:
+        """Failures that are recorded and reached nobody, of asks whose answers still count: unless
+        today's code did not come to where they were heard of before."""
+        told = [pair for batch in self._told for pair in batch]
+        for ask, one in self._missed + told:
+            if ask.key in keys and has_failed(ask.kind, one) and ask.position is not None:
+                yield "failed child" if ask.kind == "child" else ask.kind, ask.position
+        if self._history.unasked(self._asked):
+            return
+        for arrival in self._history.untold:
+            kind = self._history.kind_of(arrival)
+            if arrival.key in keys and has_failed(kind, arrival.one):
+                yield "failed child" if kind == "child" else kind, arrival.one.ask
+
+    def _must_stay(self) -> bool:
+        """What was dispatched is not dispatched again by the next try of a durable function; but
+        an ordinary task, which is recorded nowhere, does all of its work anew."""
+        return self._recording.stays and not self._is_plain()
+
+    def freeze(self) -> None:
+        """Nothing is asked or written from here on: the function only has to leave."""
+        self.closed = True
+        self._stir.set()
+
+    async def close(self) -> list[UUID]:
+        """Nothing goes on any more. Answers the children that nobody waits for."""
+        self.closed = True
+        if self._pump:
+            self._pump.cancel()
+            await asyncio.wait({self._pump})
+        for ask in list(self.open.values()):
+            ask.cancel()
+        for step in list(self._arrivals.under_way):
+            step.cancel()
+        for branch in list(self._branches):
+            if branch.task and branch.has_asked:  # else it may be anyone's, such as a pool's
+                branch.task.cancel()
+        if self._led:
+            self._led.cancel()
+        return self._given_up
+
+
+def _parts_of(error: BaseException) -> list[BaseException]:
+    """The error, those it was raised from, and those that it is a group of. Not those that were
+    being handled when it was raised: something may have been done about them."""
+    found: dict[int, BaseException] = {}
+    todo: list[BaseException | None] = [error]
+    while todo and len(found) < 1000:
+        each = todo.pop()
+        if each is None or id(each) in found:
+            continue
+        found[id(each)] = each
+        todo.append(each.__cause__)
+        if isinstance(each, BaseExceptionGroup):
+            todo += each.exceptions
+    return list(found.values())
