@@ -22,6 +22,8 @@ from holdfast.answers import (
     Journal,
     Lanes,
     LeaseView,
+    LimitKind,
+    LimitRecord,
     News,
     Orphans,
     Page,
@@ -301,10 +303,17 @@ class Steering(Protocol):
         ...
 
     async def limit(
-        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
+        self, kind: LimitKind, name: str, limit: Limit, *, declared: bool = False
     ) -> None:
-        """Set the limits of a function, a queue or a tenant; `Limit()` lifts them. Limits per key
-        belong to functions."""
+        """Set the limit of a function, a queue or a tenant; `Limit()` lifts it. Limits per key
+        belong to functions.
+
+        `declared`: a function's code says so. The last code that speaks is right; an operator's
+        word goes before it until that is lifted, and then the code's holds again."""
+        ...
+
+    async def limits(self) -> list[LimitRecord]:
+        """All limits that are set, by an operator or by code."""
         ...
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
+from holdfast.app.limits import Declaring
 from holdfast.app.probes import probing
 from holdfast.config import first
 from holdfast.executors.places import check_not_importing
@@ -23,10 +24,8 @@ from holdfast.observer import Observer
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
 from holdfast.registry import Registry
-from holdfast.store import Store
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
-from holdfast.tasks.limits import Limit
 from holdfast.tasks.names import check_labels
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
@@ -108,7 +107,7 @@ async def _serve(
     )
     try:
         client = await app.home.client()
-        limits = _Limits(client.store, functions)
+        limits = Declaring(client.store, lambda: functions)
         await limits.declare()
         worker = Worker(
             store=client.store,
@@ -138,22 +137,6 @@ async def _serve(
                 await keeping
     finally:
         await executors.close()
-
-
-class _Limits:
-    """Limits are kept by the store; the functions' own code says what they are."""
-
-    def __init__(self, store: Store, functions: Registry) -> None:
-        self._store, self._functions = store, functions
-        self._declared: dict[str, Limit] = {}
-
-    async def declare(self) -> None:
-        """Those that were not declared yet, or have changed."""
-        for function in self._functions:
-            limit = function.traits.limit
-            if limit and self._declared.get(function.name) != limit:
-                await self._store.limit("type", function.name, limit)
-                self._declared[function.name] = limit
 
 
 def _settings(app: "Holdfast", wanted: Served) -> Settings:

@@ -176,6 +176,8 @@ class Views(Standings, Following):
                 loop_lag=row[16],
                 started_at=self._driver.instant(row[17]),
                 last_heartbeat=self._driver.instant(row[18]),
+                tenants=tuple(row[19]),
+                group_id=row[20],
             )
             for row in await self._call("workers")
         ]

@@ -127,6 +127,8 @@ select
   w.capabilities,
   w.queues,
   w.tags,
+  w.tenants,
+  w.group_id,
   w.slots as max_concurrent,
   w.active,
   w.version,
