@@ -16,6 +16,7 @@ from holdfast.app.executors import Executors
 from holdfast.app.limits import Declaring
 from holdfast.app.probes import probing
 from holdfast.config import first
+from holdfast.errors import InvalidInput
 from holdfast.executors.places import check_not_importing
 from holdfast.flow.asking import Asking
 from holdfast.flow.branches import watching
@@ -26,7 +27,7 @@ from holdfast.observers.many import Many
 from holdfast.registry import Registry
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
-from holdfast.tasks.names import check_labels
+from holdfast.tasks.names import check_labels, check_number, check_priority
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
 from holdfast.upkeep.stuck import check_on_stuck
@@ -83,6 +84,8 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     try:
         host = first(first(wanted.health_host, app.config.health_host), "127.0.0.1")
         port = first(wanted.health_port, app.config.health_port)
+        if port is not None:
+            check_number("health_port", port, 0, 65_535)
         with probing(lifecycle, host, port, app.config.api_key) as more:
             await _serve(app, wanted, lifecycle, name, [*app.observers, *more])
     finally:
@@ -144,8 +147,12 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
     least, most, factor = app.polling
     least = first(first(wanted.poll_interval, least), default.least)
     slots = first(wanted.max_concurrency, config.concurrency)
+    for what in ("poll_interval", "poll_interval_max", "poll_backoff_factor"):
+        _check_seconds(what, getattr(wanted, what))
     return Settings(
-        slots=first(slots, 1 if config.worker_type else 10),
+        slots=check_number(
+            "max_concurrency", first(slots, 1 if config.worker_type else 10), 1, 100_000
+        ),
         polling=Polling(
             least=least,
             most=first(first(wanted.poll_interval_max, most), max(least, default.most)),
@@ -205,10 +212,10 @@ def _filters(app: "Holdfast", wanted: Served) -> Serving:
     config = app.config
     own = None if config.worker_type is None else (config.worker_type,)
     return Serving(
-        queues=_labels("queue", wanted.queues, first(config.queues, own)),
-        tags=_labels("tag", wanted.tags, config.tags),
+        queues=_some("queue", wanted.queues, first(config.queues, own)),
+        tags=_some("tag", wanted.tags, config.tags),
         capabilities=_labels("capability", wanted.capabilities, config.capabilities) or frozenset(),
-        tenants=_labels("tenant", wanted.tenants, config.tenants),
+        tenants=_some("tenant", wanted.tenants, config.tenants),
     )
 
 
@@ -245,11 +252,13 @@ def _record(
         queues=tuple(sorted(who.queues or ())),
         tags=tuple(sorted(who.tags or ())),
         capabilities=tuple(sorted(who.capabilities)),
+        tenants=tuple(sorted(who.tenants or ())),
+        group_id=first(app.config.group_id, app.config.worker_type) or "",
         slots=settings.slots,
         types=tuple(
             sorted(f"{type}@{version}" if version else type for type, version in functions.all())
         ),
-        priority=app.config.worker_priority if priority is None else priority,
+        priority=check_priority(first(priority, app.config.worker_priority)),
         status="starting",
     )
 
@@ -259,6 +268,21 @@ def _labels(
 ) -> frozenset[str] | None:
     labels = configured if given is None else given
     return None if labels is None else frozenset(check_labels(what, labels))
+
+
+def _some(
+    what: str, given: Iterable[str] | None, configured: Iterable[str] | None
+) -> frozenset[str] | None:
+    """An empty list would be a worker that takes nothing, and looks like one that takes all."""
+    found = _labels(what, given, configured)
+    if found is not None and not found:
+        raise InvalidInput(f"{what}s= is an empty list; name some {what}s, or leave it out for all")
+    return found
+
+
+def _check_seconds(what: str, value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InvalidInput(f"{what} must be a number, got {value!r:.80}")
 
 
 def _span(what: str, given: Duration | None, configured: timedelta | None) -> timedelta | None:

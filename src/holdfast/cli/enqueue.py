@@ -22,6 +22,7 @@ __all__ = ["enqueue"]
 @click.argument("type", metavar="TYPE")
 @click.argument("args", nargs=-1, metavar="[JSON]...")
 @click.option("--kwargs", metavar="JSON", help="Arguments by name: '{\"a\": 1}'.")
+@click.option("--version", help="Of the function, where it has several.")
 @click.option("--queue", help="[default: the function's own]")
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--delay", type=SPAN, help="Not before so long from now.")
@@ -112,7 +113,7 @@ class _Call:
     def draft(self, app: Any) -> Any:
         key = self._wishes.pop("key", None)
         if self._known:
-            function = app.functions.find(self._type)
+            function = app.functions.find(self._type, self._wishes.pop("version", None))
             own = function.options(idempotency_key=key, **self._wishes)
             return own.draft(tuple(self._args), self._kwargs)
         from holdfast.ids import new_id

@@ -9,6 +9,9 @@ from holdfast.desk.papers import (
     AuditPage,
     KeyView,
     KeyWish,
+    LimitPlace,
+    LimitView,
+    LimitWish,
     LogPage,
     NewKey,
     OperationView,
@@ -107,6 +110,16 @@ class Desk(Protocol):
     async def pause(self, queue: str) -> QueueView: ...
 
     async def resume(self, queue: str) -> QueueView: ...
+
+    async def limits(self) -> list[LimitView]: ...
+
+    async def set_limit(self, wish: LimitWish) -> LimitView:
+        """In place of the one before. On a function it goes before what its code says."""
+        ...
+
+    async def lift_limit(self, place: LimitPlace) -> LimitView | None:
+        """Answers what the function's code says, which holds again."""
+        ...
 
     async def workers(self) -> list[WorkerView]: ...
 

@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.desk.fleet import Fleet
+from holdfast.desk.limits import Limits
 from holdfast.desk.shapes import FlowEntry, FlowView
 from holdfast.desk.tasks import Tasks
 from holdfast.desk.views import task_view
@@ -15,7 +16,7 @@ from holdfast.flow.entries import Asked, read
 __all__ = ["LocalDesk"]
 
 
-class LocalDesk(Tasks, Fleet):
+class LocalDesk(Tasks, Fleet, Limits):
     """Keeps `holdfast.desk.desk.Desk`."""
 
     async def flow(self, id: UUID) -> FlowView:

@@ -1,4 +1,4 @@
-"""Keys, the audit, logs, bulk operations and time series, over HTTP."""
+"""Limits, keys, the audit, logs, bulk operations and time series, over HTTP."""
 
 from datetime import datetime, timedelta
 from urllib.parse import quote
@@ -8,6 +8,9 @@ from holdfast.desk.papers import (
     AuditPage,
     KeyView,
     KeyWish,
+    LimitPlace,
+    LimitView,
+    LimitWish,
     LogPage,
     NewKey,
     OperationView,
@@ -22,6 +25,16 @@ __all__ = ["RemoteOffice"]
 
 class RemoteOffice(Asking):
     """Keeps the last part of `holdfast.desk.desk.Desk`."""
+
+    async def limits(self) -> list[LimitView]:
+        return await self._many("GET", "/v1/limits", LimitView)
+
+    async def set_limit(self, wish: LimitWish) -> LimitView:
+        return await self._one("POST", "/v1/limits", LimitView, body=wish)
+
+    async def lift_limit(self, place: LimitPlace) -> LimitView | None:
+        left = await self._many("POST", "/v1/limits:lift", LimitView, body=place)
+        return left[0] if left else None
 
     async def create_key(self, wish: KeyWish) -> NewKey:
         return await self._one("POST", "/v1/keys", NewKey, body=wish)

@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from holdfast.errors import InvalidInput
 
 __all__ = [
     "PRIORITY_RANGE",
     "check_delay",
+    "check_instant",
     "check_key",
     "check_labels",
     "check_name",
+    "check_number",
     "check_priority",
+    "check_tries",
     "check_type",
 ]
 
@@ -69,6 +73,29 @@ def check_priority(priority: int) -> int:
             f"priority must be a whole number from {low} to {high}, got {priority!r:.80}"
         )
     return priority
+
+
+def check_number(what: str, number: Any, least: int, most: int) -> int:
+    """A whole number; a truth value or a text is none."""
+    if type(number) is not int or not least <= number <= most:
+        raise InvalidInput(
+            f"{what} must be a whole number from {least} to {most}, got {number!r:.80}"
+        )
+    return number
+
+
+def check_tries(tries: Any) -> int:
+    """The first try included."""
+    return check_number("max_tries", tries, 1, 32_000)
+
+
+def check_instant(what: str, at: Any) -> datetime:
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InvalidInput(
+            f"{what} must be a datetime with a time zone, got {at!r:.80}; write "
+            "datetime(2030, 1, 15, 9, 30, tzinfo=UTC)"
+        )
+    return at
 
 
 def check_delay(what: str, delay: timedelta) -> timedelta:
