@@ -27,13 +27,15 @@ from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.signature import Signature
 from holdfast.tasks.task import Draft
 
-__all__ = ["Call", "Function", "Isolation", "KeyFunction", "Traits", "Wishes"]
+__all__ = ["Call", "Function", "Isolation", "KeyFunction", "Soon", "Traits", "Wishes"]
 
 P = ParamSpec("P")
 T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its result
 R = TypeVar("R")  # what the task results in
 Isolation = Literal["process"]
 KeyFunction = Callable[..., str]
+# What is awaited. Without Any, which makes type checkers give up on overloads such as gather's.
+Soon = Coroutine[object, None, R]
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +162,7 @@ class Function(Generic[P, T, R]):
 
     def map(
         self, items: Iterable[Any], *, at_most: int | None = None, return_exceptions: bool = False
-    ) -> Coroutine[Any, Any, list[R]]:
+    ) -> Soon[list[R]]:
         """In a durable function: a child task for each item, and all their results in order. At
         most so many at once; the first failure cancels the others, unless exceptions are wanted
         as results."""
@@ -173,7 +175,7 @@ class Function(Generic[P, T, R]):
         *,
         at_most: int | None = None,
         return_exceptions: bool = False,
-    ) -> Coroutine[Any, Any, list[R]]:
+    ) -> Soon[list[R]]:
         """`map` for functions of several arguments."""
         calls = [Call(self, tuple(item), {}) for item in items]
         return _flow("starmap").join(calls, at_most=at_most, return_exceptions=return_exceptions)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 from holdfast.errors import InvalidInput, UnknownType
-from holdfast.function import Function, Isolation, KeyFunction, Traits, Wishes
+from holdfast.function import Function, Isolation, KeyFunction, Soon, Traits, Wishes
 from holdfast.tasks.durations import Duration, duration, longer_than_nothing
 from holdfast.tasks.names import (
     check_labels,
@@ -97,7 +97,7 @@ class Durable:
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Function[P, Coroutine[Any, Any, R], R]: ...
+    ) -> Function[P, Soon[R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     @overload
@@ -148,7 +148,7 @@ class _Decorator:
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Function[P, Coroutine[Any, Any, R], R]: ...
+    ) -> Function[P, Soon[R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     def __call__(self, function: Any, /) -> Any:

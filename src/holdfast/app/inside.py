@@ -3,10 +3,11 @@ checkers; what they do stands in `holdfast.flow.verbs`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from types import UnionType
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, overload
 
 from holdfast.flow import verbs
-from holdfast.function import Function
+from holdfast.function import Function, Soon
 from holdfast.tasks.durations import Duration
 
 __all__ = ["Inside"]
@@ -17,7 +18,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
-Soon = Coroutine[Any, Any, R]
 
 
 class Inside:
@@ -71,7 +71,7 @@ class Inside:
     @overload
     @staticmethod
     def wait_for_signal(
-        name: str, *, timeout: Duration | None = None, type: Any = ...
+        name: str, *, timeout: Duration | None = None, type: UnionType = ...
     ) -> Soon[Any]: ...
     @staticmethod
     def wait_for_signal(

@@ -62,9 +62,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return timedelta(seconds=min(moved, self.max_delay))
 
 
-DEFAULT_RETRY = RetryPolicy()
-
-
 def _is_within(value: Any, least: float, most: float) -> bool:
     """A finite number: no truth value, no timedelta, no text."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -73,3 +70,6 @@ def _is_within(value: Any, least: float, most: float) -> bool:
 
 def _is_error(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseException)
+
+
+DEFAULT_RETRY = RetryPolicy()
