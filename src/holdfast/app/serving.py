@@ -27,7 +27,7 @@ from holdfast.observers.many import Many
 from holdfast.registry import Registry
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
-from holdfast.tasks.names import check_labels, check_number, check_priority
+from holdfast.tasks.names import PRIORITY_RANGE, check_labels, check_number
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
 from holdfast.upkeep.stuck import check_on_stuck
@@ -78,6 +78,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
     check_not_importing()
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
+    if not isinstance(name, str):
+        raise InvalidInput(f"worker_id must be a text, got {name!r:.80}")
     lifecycle = lifecycle or WorkerLifecycle(name)
     lifecycle.name = lifecycle.name or name
     app.follow(lifecycle)
@@ -143,21 +145,13 @@ async def _serve(
 
 
 def _settings(app: "Holdfast", wanted: Served) -> Settings:
-    config, default = app.config, Polling()
-    least, most, factor = app.polling
-    least = first(first(wanted.poll_interval, least), default.least)
+    config = app.config
     slots = first(wanted.max_concurrency, config.concurrency)
-    for what in ("poll_interval", "poll_interval_max", "poll_backoff_factor"):
-        _check_seconds(what, getattr(wanted, what))
     return Settings(
         slots=check_number(
             "max_concurrency", first(slots, 1 if config.worker_type else 10), 1, 100_000
         ),
-        polling=Polling(
-            least=least,
-            most=first(first(wanted.poll_interval_max, most), max(least, default.most)),
-            factor=first(first(wanted.poll_backoff_factor, factor), default.factor),
-        ),
+        polling=_polling(app, wanted),
         lease=_lease(app, wanted),
         renew_every=_span(
             "heartbeat_interval", wanted.heartbeat_interval, config.heartbeat_interval
@@ -174,6 +168,19 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
         ),
         redact=config.redact,
         task_logs=config.task_logs,
+    )
+
+
+def _polling(app: "Holdfast", wanted: Served) -> Polling:
+    least, most, factor = app.polling
+    default = Polling()
+    least = first(_number("poll_interval", first(wanted.poll_interval, least)), default.least)
+    most = _number("poll_interval_max", first(wanted.poll_interval_max, most))
+    factor = _number("poll_backoff_factor", first(wanted.poll_backoff_factor, factor))
+    return Polling(
+        least=least,
+        most=first(most, max(least, default.most)),
+        factor=first(factor, default.factor),
     )
 
 
@@ -258,7 +265,9 @@ def _record(
         types=tuple(
             sorted(f"{type}@{version}" if version else type for type, version in functions.all())
         ),
-        priority=check_priority(first(priority, app.config.worker_priority)),
+        priority=check_number(
+            "worker_priority", first(priority, app.config.worker_priority), *PRIORITY_RANGE
+        ),
         status="starting",
     )
 
@@ -280,9 +289,10 @@ def _some(
     return found
 
 
-def _check_seconds(what: str, value: Any) -> None:
+def _number(what: str, value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise InvalidInput(f"{what} must be a number, got {value!r:.80}")
+    return None if value is None else float(value)
 
 
 def _span(what: str, given: Duration | None, configured: timedelta | None) -> timedelta | None:

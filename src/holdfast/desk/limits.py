@@ -45,9 +45,13 @@ class Limits(Base):
 
     def _place(self, kind: LimitKind, name: str) -> Place:
         """Checked; a function may be named by the last part of its name, where it is known here."""
-        if kind == "type":
-            return kind, check_type(self._functions.full_name(name))
-        return kind, check_name(kind, name)
+        match kind:
+            case "type":
+                return kind, check_type(self._functions.full_name(name))
+            case "queue" | "tenant":
+                return kind, check_name(kind, name)
+            case _:
+                raise InvalidInput(f"a limit is set on a type, queue or tenant, not on a {kind!r}")
 
 
 def _view(record: LimitRecord) -> LimitView:
