@@ -112,7 +112,7 @@ def _limited(gate: Gate, standing: Standing) -> Iterator[Reason]:
         yield Reason(
             f"{name} may run {gate.max_running} at once, and {gate.running} run"
             + _by(standing.occupied_by),
-            "wait for one of them, or raise the limit",
+            "wait for one of them, or raise the limit: holdfast limits set",
         )
     if gate.max_per_key is not None and (gate.running_of_key or 0) >= gate.max_per_key:
         yield Reason(

@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 COMMANDS = [
     "api", "bench", "completion", "config", "dead-letter", "demo", "dev", "doctor", "enqueue",
     "flows",
-    "init", "leases", "migrate", "queues", "recover", "sql", "stats", "tasks", "token", "top",
+    "init", "leases", "limits", "migrate", "queues", "recover", "sql", "stats", "tasks", "token", "top",
     "worker", "workers",
 ]  # fmt: skip
 SHARED = {"--store", "--api", "--token-file", "--output", "--time"}

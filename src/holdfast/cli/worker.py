@@ -157,8 +157,9 @@ def _flags_again(ctx: click.Context) -> list[str]:
 
 def log_to_stderr(level: str, *, as_json: bool = False) -> None:
     """What happens, for people or for programs that read JSON."""
-    from holdfast import install_structured_logging
+    from holdfast.observers.log import TextFormatter, install_structured_logging
 
-    form = "%(asctime)s %(levelname)-7s %(message)s"
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form, datefmt="%H:%M:%S")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     install_structured_logging(as_json=as_json)
