@@ -14,9 +14,8 @@ from tests.cli.shell import Shell
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 COMMANDS = [
     "api", "bench", "completion", "config", "dead-letter", "demo", "dev", "doctor", "enqueue",
-    "flows",
-    "init", "leases", "limits", "migrate", "queues", "recover", "sql", "stats", "tasks", "token", "top",
-    "worker", "workers",
+    "flows", "init", "leases", "limits", "migrate", "queues", "recover", "sql", "stats", "tasks",
+    "token", "top", "worker", "workers",
 ]  # fmt: skip
 SHARED = {"--store", "--api", "--token-file", "--output", "--time"}
 

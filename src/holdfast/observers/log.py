@@ -96,7 +96,8 @@ class LogObserver(Observer):
     def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
         self._tell_claims()
         if kept:
-            logger.info("worker %s renewed %d leases", self._worker, len(kept))
+            s = "s" if len(kept) > 1 else ""
+            logger.info("worker %s renewed %d lease%s", self._worker, len(kept), s)
         if lost:
             logger.warning(
                 "worker %s lost the leases of %s: recovered, cancelled or withdrawn meanwhile",
