@@ -86,3 +86,17 @@ async def test_a_worker_opens_no_more_than_the_page_says(outside):
 def test_the_page_has_the_formula():
     assert re.search(rf"{OWN} \+ min\(pool size, slots\)", PAGE)
     assert "--pool-size" in PAGE
+
+
+def test_a_flag_goes_before_the_code_and_the_code_before_the_environment(monkeypatch, tmp_path):
+    from holdfast.cli.loading import app_at
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "sized.py").write_text(
+        "from holdfast import Holdfast\napp = Holdfast(pool_size=4)\n"
+    )
+    monkeypatch.setenv("HOLDFAST_POOL_SIZE", "5")
+    assert Holdfast().home.pool_size == 5
+    assert app_at(None, "sized").home.pool_size == 4
+    assert app_at(None, "sized", pool_size=6).home.pool_size == 6
