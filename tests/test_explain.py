@@ -72,6 +72,7 @@ def test_nothing_holds_it_back():
         ({"lane": lane(version="2")}, (WORKER,), "knows the type 'shop:send@2'"),
         ({}, worker(queues=("vip",)), "no live worker serves queue 'mail' (w do not)"),
         ({"lane": lane(requires=("gpu",))}, (WORKER,), "offers all of gpu"),
+        ({}, worker(tenants=("acme",)), "takes tasks of tenant 'default' (w do not)"),
         ({"lane": lane(tags=("bill",))}, worker(tags=("x",)), "tagged bill"),
         ({"gates": gate(max_running=2, running=2)}, (WORKER,), "may run 2 at once, and 2 run"),
         (
@@ -96,6 +97,7 @@ def test_a_limit_that_has_room_is_no_reason():
 
 def test_a_worker_that_serves_it_is_enough():
     assert told((WORKER, *worker(queues=("vip",)))) == told()
+    assert told(worker(tenants=("acme", "default"))) == told()
 
 
 def test_tasks_that_fill_a_limit_are_named():

@@ -84,11 +84,30 @@ def test_a_short_name_finds_what_is_unambiguous(registry, name):
 def test_an_ambiguous_or_unknown_name_is_refused_with_those_that_are_known(registry):
     registry.durable(name="a:charge")(charge)
     registry.durable(name="b:charge")(refund)
-    for name in ("charge", "nothing", "", "a:charge "):
+    for name in ("nothing", "", "a:charge "):
         with pytest.raises(UnknownType, match="known are: a:charge, b:charge"):
             registry.find(name)
-    with pytest.raises(UnknownType):
+        assert registry.full_name(name) == name
+    for find in (registry.find, registry.full_name):
+        with pytest.raises(UnknownType, match="'charge' could be any of a:charge, b:charge; say"):
+            find("charge")
+    with pytest.raises(UnknownType, match="no function is registered as 'a:charge'"):
         registry.find("a:charge", "2")
+
+
+def test_a_version_need_not_be_named_where_there_is_one(registry):
+    first = registry.durable(name="a:charge", version="1")(charge)
+    assert registry.find("charge") is first
+    assert registry.find("charge", "1") is first
+    with pytest.raises(UnknownType, match="known are: a:charge@1"):
+        registry.find("charge", "")  # a task that was made without a version
+    registry.durable(name="a:charge", version="2")(charge)
+    for name in ("charge", "a:charge"):
+        with pytest.raises(UnknownType, match="could be any of a:charge@1, a:charge@2"):
+            registry.find(name)
+        assert registry.full_name(name) == "a:charge"
+    plain = registry.durable(name="a:charge")(charge)
+    assert registry.find("a:charge") is plain
 
 
 def test_what_is_not_here_is_looked_for_below(registry):
@@ -160,9 +179,15 @@ def test_a_static_method_is_a_function(registry):
         ({"timeout": 0}, "timeout must be longer than nothing"),
         ({"expires": -1}, "expires must not be negative"),
         ({"rate_limit": "fast"}, "rate 'fast'"),
-        ({"max_concurrent": 0}, "max_running must be from 1"),
+        ({"max_concurrent": 0}, "max_concurrent must be a whole number from 1"),
+        ({"max_concurrent": "5"}, "max_concurrent must be a whole number from 1"),
+        ({"concurrency_key": "order"}, "give max_concurrent too"),
+        ({"max_tries": 0}, "max_tries must be a whole number from 1 to 32000, got 0"),
+        ({"max_tries": "a"}, "max_tries must be a whole number from 1 to 32000, got 'a'"),
+        ({"max_tries": True}, "max_tries must be a whole number"),
+        ({"version": 2}, "version 2 is not a name"),
         ({"max_concurrent_total": 5}, "goes with a concurrency_key"),
-        ({"concurrency_key": "nobody"}, "is no argument of charge"),
+        ({"concurrency_key": "nobody", "max_concurrent": 1}, "is no argument of charge"),
         ({"isolation": "thread"}, "isolation is 'process' or nothing"),
         ({"memory_limit": 2**30}, "only with isolation='process'"),
         ({"cpu_limit": 1}, "only with isolation='process'"),

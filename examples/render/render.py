@@ -7,15 +7,17 @@ python render.py watch
 """
 
 import asyncio
+import logging
 import sys
 from collections import Counter
 
 from holdfast import Holdfast, current
 
 SLICES = 10
+app = Holdfast()
 
 
-@Holdfast.durable(queue="render", max_tries=5)
+@app.durable(queue="render", max_tries=5)
 async def render(chart: int) -> str:
     for n in range(SLICES):
         await asyncio.sleep(0.05)
@@ -24,19 +26,20 @@ async def render(chart: int) -> str:
 
 
 async def submit(count: str) -> None:
-    async with Holdfast() as app:
+    async with app:
         for task in await app.dispatch_many([render.call(n) for n in range(int(count))]):
             print(task.id)
 
 
 async def work(name: str) -> None:
-    async with Holdfast() as app:
+    logging.basicConfig(level=logging.INFO)  # claims, renewals and recoveries
+    async with app:
         await app.serve(worker_id=name, queues=["render"], max_concurrency=3)
 
 
 async def watch() -> None:
     """Who holds how many, until all are done."""
-    async with Holdfast() as app:
+    async with app:
         seen = ""
         while True:
             held = Counter(lease.worker_name for lease in await app.active_leases())

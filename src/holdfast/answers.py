@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.tasks.lane import Lane
+from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Claimed, Failure, Lease, Task, TaskStatus
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "Journal",
     "Lanes",
     "LeaseView",
+    "LimitKind",
+    "LimitRecord",
     "News",
     "Orphans",
     "Page",
@@ -118,7 +121,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One start of a worker process. `id` is random per start; `name` is for people.
 
     `tenant`: whose key it came with; None: it is one of the house's own.
-    `types`: the functions that it knows, as `name` or `name@version`.
+    `queues`, `tags`, `tenants`: what it takes; none: all. `group_id`: a label of those that belong
+    together. `types`: the functions that it knows, as `name` or `name@version`.
     `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
     """
 
@@ -130,6 +134,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    group_id: str = ""
     types: tuple[str, ...] = ()
     priority: int = 0
     slots: int = 1
@@ -269,6 +275,22 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
 
 
+LimitKind = Literal["type", "queue", "tenant"]
+
+
+class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that is set. `limit`: what is in force; `declared`: what the function's code says;
+    `held`: an operator's word goes before the code's. `running`: how many it counts; None where it
+    limits no number."""
+
+    kind: LimitKind
+    name: str
+    limit: Limit
+    declared: Limit
+    held: bool
+    running: int | None
+
+
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """A limit that a task passes, and how much of it is taken.
 
@@ -277,7 +299,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     `rate_opens`: seconds until the rate lets the next one start; None: at once, or no rate.
     """
 
-    kind: Literal["type", "queue", "tenant"]
+    kind: LimitKind
     name: str
     max_running: int | None
     running: int | None

@@ -21,7 +21,7 @@ from holdfast.tasks.edit import Edit
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
 
-__all__ = ["Client", "TaskHandle", "task_id"]
+__all__ = ["AnyTask", "Client", "TaskHandle", "task_id"]
 
 R = TypeVar("R")
 _FIRST_LOOK, _LONGEST_PAUSE = 0.002, 0.5
@@ -50,6 +50,9 @@ class TaskHandle(Generic[R]):
     async def cancel(self) -> Cancelling:
         """`cancelled`: it will never start; `requested`: its worker is told."""
         return await self._client.cancel(self.id)
+
+
+AnyTask = TaskHandle[Any] | UUID | str
 
 
 class Client:
@@ -135,12 +138,10 @@ class Client:
             await asyncio.sleep(0.1)
             return await self.store.enqueue(drafts)
 
-    async def state_of(self, task: "TaskHandle[Any] | UUID | str") -> Task:
+    async def state_of(self, task: AnyTask) -> Task:
         return await self.store.get(task_id(task))
 
-    async def wait_for(
-        self, task: "TaskHandle[Any] | UUID | str", *, timeout: float | timedelta | None = None
-    ) -> Ending:
+    async def wait_for(self, task: AnyTask, *, timeout: float | timedelta | None = None) -> Ending:
         """How it ended, once it has."""
         id, pause = task_id(task), _FIRST_LOOK
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -158,7 +159,7 @@ class Client:
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, _LONGEST_PAUSE)
 
-    async def cancel(self, task: "TaskHandle[Any] | UUID | str") -> Cancelling:
+    async def cancel(self, task: AnyTask) -> Cancelling:
         id = task_id(task)
         answer = (await self.store.cancel([id]))[id]
         if answer == "requested":
@@ -181,7 +182,7 @@ class Client:
         signal: UUID | None = None,
     ) -> bool:
         """Queue a signal for a durable function; False: it has ended. `signal`: its id, where the
-        caller has one: the same is sent once."""
+        caller has one: the same is sent once. Raises `UnknownTask`."""
         id, data = task_id(task), encode(payload)
 
         async def do(base: UUID | None) -> bytes:
@@ -201,12 +202,14 @@ class Client:
             sent = await self.store.send_signal(id, signal, name, data)
         if sent:
             self._notifier.tell([Hint("wake", str(id))])
+        else:
+            await self.store.get(id)  # one that nobody knows has not ended
         return sent
 
     def tell(self, hints: Iterable[Hint]) -> None:
         self._notifier.tell(hints)
 
-    async def retry(self, tasks: Sequence["TaskHandle[Any] | UUID | str"]) -> frozenset[UUID]:
+    async def retry(self, tasks: Sequence[AnyTask]) -> frozenset[UUID]:
         """A new life for what failed or was cancelled; what waits for its time goes ahead."""
         moved = await self.store.retry([task_id(task) for task in tasks])
         if moved:
@@ -214,7 +217,7 @@ class Client:
         return moved
 
 
-def task_id(task: "TaskHandle[Any] | UUID | str") -> UUID:
+def task_id(task: AnyTask) -> UUID:
     match task:
         case TaskHandle():
             return task.id

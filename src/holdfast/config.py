@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidInput
 from holdfast.tasks.durations import duration, longer_than_nothing
-from holdfast.tasks.names import check_labels, check_name
+from holdfast.tasks.names import check_labels, check_name, check_number
 
 __all__ = ["Config", "first", "read"]
 
@@ -44,6 +44,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     worker_priority: int = 0
     priority_grace: timedelta | None = None
     concurrency: int | None = None
+    pool_size: int | None = None
     queues: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     capabilities: tuple[str, ...] = ()
@@ -88,6 +89,10 @@ def _count(name: str, text: str) -> int:
     if number < 1:
         raise InvalidInput(f"{name} must be at least 1, got {number}; leave it out for the default")
     return number
+
+
+def _connections(name: str, text: str) -> int:
+    return check_number(name, _whole(name, text), 1, 1000)
 
 
 def _port(name: str, text: str) -> int:
@@ -174,6 +179,7 @@ _READINGS: dict[str, _Reading] = {
         _count,
         ("HOLDFAST_CONCURRENCY", "WORKER_MAX_JOBS", "MAX_CONCURRENT_JOBS", "CONCURRENCY"),
     ),
+    "pool_size": (_connections, ("HOLDFAST_POOL_SIZE",)),
     "queues": (_labels, ("HOLDFAST_QUEUES",)),
     "tags": (_labels, ("HOLDFAST_TAGS",)),
     "capabilities": (_labels, ("HOLDFAST_CAPABILITIES",)),

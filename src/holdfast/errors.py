@@ -122,12 +122,17 @@ class UnknownTask(HoldfastError, LookupError):
 
 
 class UnknownType(HoldfastError, LookupError):
-    """A type that no function is registered for."""
+    """A type that no function is registered for; or that is short for several: `among` them."""
 
-    def __init__(self, type: str, known: Iterable[str]) -> None:
-        self.type, self.known = type, tuple(sorted(known))
+    def __init__(self, type: str, known: Iterable[str], among: Iterable[str] = ()) -> None:
+        self.type, self.known, self.among = type, tuple(sorted(known)), tuple(sorted(among))
         names = ", ".join(self.known) or "none; import the modules that hold your functions"
-        super().__init__(f"no function is registered as {type!r}; known are: {names}")
+        super().__init__(
+            f"{type!r} could be any of {', '.join(self.among)}; say which, by its full name and "
+            "its version (what stands behind the @)"
+            if self.among
+            else f"no function is registered as {type!r}; known are: {names}"
+        )
 
 
 class UnknownWorker(HoldfastError, LookupError):

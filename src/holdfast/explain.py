@@ -76,7 +76,12 @@ def _unserved(lane: Lane, live: Sequence[WorkerRecord]) -> Iterator[Reason]:
     if any(_serves(worker, lane) for worker in knowing):
         return
     names = ", ".join(sorted({worker.name for worker in knowing})[:5])
-    if not any(_serves(worker, lane, only="queue") for worker in knowing):
+    if not any(_serves(worker, lane, only="tenant") for worker in knowing):
+        yield Reason(
+            f"no live worker that knows it takes tasks of tenant {lane.tenant!r} ({names} do not)",
+            "start one with this tenant among its --tenants, or without the flag",
+        )
+    elif not any(_serves(worker, lane, only="queue") for worker in knowing):
         yield Reason(f"no live worker serves queue {lane.queue!r} ({names} do not)")
     elif not any(_serves(worker, lane, only="requires") for worker in knowing):
         yield Reason(
@@ -89,10 +94,18 @@ def _unserved(lane: Lane, live: Sequence[WorkerRecord]) -> Iterator[Reason]:
 
 
 def _serves(worker: WorkerRecord, lane: Lane, only: str | None = None) -> bool:
-    queues = frozenset(worker.queues) or None if only in (None, "queue") else None
-    tags = frozenset(worker.tags) or None if only is None else None
+    """Whether it takes such tasks; `only`: as far as this is concerned."""
+
+    def asked(what: str, labels: tuple[str, ...]) -> frozenset[str] | None:
+        return frozenset(labels) or None if only in (None, what) else None
+
     offers = frozenset(worker.capabilities if only in (None, "requires") else lane.requires)
-    return Serving(queues=queues, tags=tags, capabilities=offers).serves(lane)
+    return Serving(
+        queues=asked("queue", worker.queues),
+        tags=asked("tag", worker.tags),
+        capabilities=offers,
+        tenants=asked("tenant", worker.tenants),
+    ).serves(lane)
 
 
 def _limited(gate: Gate, standing: Standing) -> Iterator[Reason]:
@@ -101,7 +114,7 @@ def _limited(gate: Gate, standing: Standing) -> Iterator[Reason]:
         yield Reason(
             f"{name} may run {gate.max_running} at once, and {gate.running} run"
             + _by(standing.occupied_by),
-            "wait for one of them, or raise the limit",
+            "wait for one of them, or raise the limit: holdfast limits set",
         )
     if gate.max_per_key is not None and (gate.running_of_key or 0) >= gate.max_per_key:
         yield Reason(

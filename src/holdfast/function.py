@@ -14,19 +14,28 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.ids import new_id
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.limits import Limit, Rate
-from holdfast.tasks.names import check_key, check_labels, check_name, check_priority
+from holdfast.tasks.names import (
+    check_instant,
+    check_key,
+    check_labels,
+    check_name,
+    check_priority,
+    check_tries,
+)
 from holdfast.tasks.payload import encode
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.signature import Signature
 from holdfast.tasks.task import Draft
 
-__all__ = ["Call", "Function", "Isolation", "KeyFunction", "Traits", "Wishes"]
+__all__ = ["Call", "Function", "Isolation", "KeyFunction", "Soon", "Traits", "Wishes"]
 
 P = ParamSpec("P")
 T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its result
 R = TypeVar("R")  # what the task results in
 Isolation = Literal["process"]
 KeyFunction = Callable[..., str]
+# What is awaited. Without Any, which makes type checkers give up on overloads such as gather's.
+Soon = Coroutine[object, None, R]
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +55,12 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: int | None = None
     cpu_limit: float | None = None
     fenced: bool = False
+
+    @property
+    def runs_once(self) -> bool:
+        """One task for equal arguments, however it ends; with `cached`, its result is everybody's
+        for as long as it is kept."""
+        return self.idempotent or self.idempotency_key_func is not None
 
     @property
     def limit(self) -> Limit | None:
@@ -129,9 +144,9 @@ class Function(Generic[P, T, R]):
             priority=None if priority is None else check_priority(priority),
             tenant=None if tenant is None else check_name("tenant", tenant),
             delay=None if delay is None else duration("delay", delay),
-            run_at=run_at,
+            run_at=None if run_at is None else check_instant("run_at", run_at),
             expires=None if expires is None else duration("expires", expires),
-            max_tries=max_tries,
+            max_tries=None if max_tries is None else check_tries(max_tries),
             idempotency_key=None
             if idempotency_key is None
             else check_key("idempotency key", idempotency_key),
@@ -147,7 +162,7 @@ class Function(Generic[P, T, R]):
 
     def map(
         self, items: Iterable[Any], *, at_most: int | None = None, return_exceptions: bool = False
-    ) -> Coroutine[Any, Any, list[R]]:
+    ) -> Soon[list[R]]:
         """In a durable function: a child task for each item, and all their results in order. At
         most so many at once; the first failure cancels the others, unless exceptions are wanted
         as results."""
@@ -160,7 +175,7 @@ class Function(Generic[P, T, R]):
         *,
         at_most: int | None = None,
         return_exceptions: bool = False,
-    ) -> Coroutine[Any, Any, list[R]]:
+    ) -> Soon[list[R]]:
         """`map` for functions of several arguments."""
         calls = [Call(self, tuple(item), {}) for item in items]
         return _flow("starmap").join(calls, at_most=at_most, return_exceptions=return_exceptions)
@@ -186,7 +201,7 @@ class Function(Generic[P, T, R]):
             retry=traits.retry_policy,
             key=wishes.idempotency_key or self._own_key(payload, args, kwargs),
             unique=wishes.unique,
-            fresh=None if wishes.idempotency_key else traits.cached,
+            fresh=None if wishes.idempotency_key or traits.runs_once else traits.cached,
             concurrency_key=self._concurrency_key(args, kwargs),
         )
 

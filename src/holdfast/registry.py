@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 from holdfast.errors import InvalidInput, UnknownType
-from holdfast.function import Function, Isolation, KeyFunction, Traits, Wishes
+from holdfast.function import Function, Isolation, KeyFunction, Soon, Traits, Wishes
 from holdfast.tasks.durations import Duration, duration, longer_than_nothing
-from holdfast.tasks.names import check_labels, check_name, check_priority, check_type
+from holdfast.tasks.names import (
+    check_labels,
+    check_name,
+    check_number,
+    check_priority,
+    check_tries,
+    check_type,
+)
 from holdfast.tasks.retry import RetryPolicy
 
 __all__ = ["Durable", "Registry", "durable", "functions"]
@@ -55,19 +62,30 @@ class Registry:
         self._own[function.name, function.version] = function
         Registry.additions += 1
 
-    def find(self, name: str, version: str = "") -> Function[..., Any, Any]:
-        """By its name, or by the last part of it where that is unambiguous."""
-        known = self.all()
-        if found := known.get((name, version)):
+    def find(self, name: str, version: str | None = None) -> Function[..., Any, Any]:
+        """By its name, or by the last part of it where that is unambiguous. Where no version is
+        named, the one without any, or the only one. Raises `UnknownType`."""
+        if found := self.all().get((name, version or "")):
             return found
-        short = [
+        fits = [one for one in self._fitting(name) if version in (None, one.version)]
+        if len(fits) == 1:
+            return fits[0]
+        raise UnknownType(name, map(_named, self), among=map(_named, fits))
+
+    def full_name(self, name: str) -> str:
+        """Of all versions of a function; as it stands where none is known by it."""
+        names = {function.name for function in self._fitting(name)}
+        if len(names) > 1:
+            raise UnknownType(name, map(_named, self), among=names)
+        return names.pop() if names else name
+
+    def _fitting(self, name: str) -> list[Function[..., Any, Any]]:
+        exact = [function for function in self if function.name == name]
+        return exact or [
             function
-            for (full, its), function in known.items()
-            if its == version and name in (full.rpartition(":")[2], full.rpartition(".")[2])
+            for function in self
+            if name in (function.name.rpartition(":")[2], function.name.rpartition(".")[2])
         ]
-        if len(short) == 1:
-            return short[0]
-        raise UnknownType(name, (full for full, _ in known))
 
 
 class Durable:
@@ -79,7 +97,7 @@ class Durable:
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Function[P, Coroutine[Any, Any, R], R]: ...
+    ) -> Function[P, Soon[R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     @overload
@@ -130,7 +148,7 @@ class _Decorator:
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Function[P, Coroutine[Any, Any, R], R]: ...
+    ) -> Function[P, Soon[R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Function[P, R, R]: ...
     def __call__(self, function: Any, /) -> Any:
@@ -157,7 +175,7 @@ def _function(
         tags=check_labels("tag", tags),
         requires=check_labels("requirement", requires),
         priority=check_priority(priority),
-        max_tries=max_tries,
+        max_tries=None if max_tries is None else check_tries(max_tries),
         expires=None if expires is None else duration("expires", expires),
     )
     made = Traits(
@@ -205,17 +223,24 @@ def _check_callable(function: Any) -> None:
 def _check_traits(traits: Traits) -> None:
     if traits.isolation not in (None, "process"):
         raise InvalidInput(f"isolation is 'process' or nothing, not {traits.isolation!r}")
-    if traits.version:
+    if traits.version != "":
         check_name("version", traits.version)
     if traits.timeout == timedelta(0):
         raise InvalidInput("timeout must be longer than nothing; leave it out for none")
-    if traits.cached is not None and (traits.idempotent or traits.idempotency_key_func):
+    if traits.runs_once and traits.cached not in (None, _FOR_GOOD):
         raise InvalidInput(
-            "cached and idempotent exclude each other: a cached result may be forgotten and its "
-            "failure is no result; an idempotent task runs once, however it ends"
+            "cached for a while and idempotent exclude each other: the one runs again when its "
+            "result is too old, the other never; write cached=True, or leave one of them out"
         )
     if not isinstance(traits.retry_policy, RetryPolicy | None):
         raise InvalidInput(f"retry_policy must be a RetryPolicy, got {traits.retry_policy!r:.80}")
+    for what in ("max_concurrent", "max_concurrent_total"):
+        if (number := getattr(traits, what)) is not None:
+            check_number(what, number, 1, 1_000_000)
+    if traits.concurrency_key is not None and traits.max_concurrent is None:
+        raise InvalidInput(
+            "concurrency_key says for what max_concurrent counts: give max_concurrent too"
+        )
     if traits.max_concurrent_total is not None and traits.concurrency_key is None:
         raise InvalidInput(
             "max_concurrent_total goes with a concurrency_key; without one use max_concurrent"
@@ -251,6 +276,10 @@ def _name_of(function: Callable[..., Any]) -> str:
         else:  # what comes from a prompt or a pipe has no file, or one named <stdin>
             module = Path(file).stem if file and not file.startswith("<") else "__main__"
     return f"{module}:{function.__qualname__}"
+
+
+def _named(function: Function[..., Any, Any]) -> str:
+    return f"{function.name}@{function.version}" if function.version else function.name
 
 
 def _same(one: Function[..., Any, Any], other: Function[..., Any, Any]) -> bool:

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from holdfast.answers import (
@@ -13,6 +13,8 @@ from holdfast.answers import (
     Ending,
     EventPage,
     LeaseView,
+    LimitKind,
+    LimitRecord,
     Page,
     QueueLoad,
     Recovery,
@@ -59,10 +61,17 @@ class Steering(Protocol):
         ...
 
     async def limit(
-        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
+        self, kind: LimitKind, name: str, limit: Limit, *, declared: bool = False
     ) -> None:
-        """Set the limits of a function, a queue or a tenant; `Limit()` lifts them. Limits per key
-        belong to functions."""
+        """Set the limit of a function, a queue or a tenant; `Limit()` lifts it. Limits per key
+        belong to functions.
+
+        `declared`: a function's code says so. The last code that speaks is right; an operator's
+        word goes before it until that is lifted, and then the code's holds again."""
+        ...
+
+    async def limits(self) -> list[LimitRecord]:
+        """All limits that are set, by an operator or by code."""
         ...
 
 

@@ -73,6 +73,50 @@ def test_what_cannot_be_enqueued_says_why(shell: Shell, code, args, said):
     assert "secret" not in text
 
 
+def test_a_version_is_named_where_there_are_several(shell: Shell):
+    with (shell.folder / "shop.py").open("a") as file:
+        file.write(
+            """
+@app.durable(name="shop:greet", version="1")
+async def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+def also() -> None:
+    @app.durable(name="shop:greet", version="2")
+    async def greet(name: str) -> str:
+        return f"good day {name}"
+
+    @app.durable(name="mail:add")
+    async def add() -> None: ...
+
+
+import os
+
+if os.environ.get("ALSO"):
+    also()
+"""
+        )
+    call = ("enqueue", "greet", '"you"', "--wait")
+    app = ("--app", "shop")
+    with_one = shell.worker()
+    assert shell.says(*call, *app) == '"hello you"'
+    told = shell.fails(2, "enqueue", "shop:greet", '"you"')
+    assert "the workers know shop:greet@1, and none without a version; say which" in told
+    known = shell.run("enqueue", "shop:greet", '"you"', "--version", "1", "--wait")
+    assert known.stdout == '"hello you"\n'
+    with_one.send(signal.SIGTERM)
+    with_one.end()
+    shell.environ["ALSO"] = "1"
+    shell.worker()
+    told = shell.fails(3, *call, *app)
+    assert "'greet' could be any of shop:greet@1, shop:greet@2; say which" in told
+    assert shell.says(*call, *app, "--version", "2") == '"good day you"'
+    told = shell.fails(3, "enqueue", "add", "1", *app)
+    assert "'add' could be any of mail:add, shop:add; say which, by its full name" in told
+    assert shell.says("enqueue", "shop:add", "1", "--wait", *app) == "1"
+
+
 def test_waiting_ends_with_the_result_the_failure_or_the_time(either: Shell):
     either.environ["HOLDFAST_APP"] = "shop"
     worker = either.worker()

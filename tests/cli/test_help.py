@@ -14,8 +14,8 @@ from tests.cli.shell import Shell
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 COMMANDS = [
     "api", "audit", "bench", "completion", "config", "dead-letter", "demo", "dev", "doctor",
-    "enqueue", "flows", "init", "leases", "migrate", "operations", "queues", "recover", "sql",
-    "stats", "tasks", "token", "top", "worker", "workers",
+    "enqueue", "flows", "init", "leases", "limits", "migrate", "operations", "queues", "recover",
+    "sql", "stats", "tasks", "token", "top", "worker", "workers",
 ]  # fmt: skip
 SHARED = {"--store", "--api", "--token-file", "--output", "--time"}
 

@@ -220,3 +220,13 @@ def test_a_worker_runs_without_uvloop(shell: Shell):
     assert shell.says("enqueue", "add", "1", "--app", "shop", "--wait") == "1"
     worker.send(signal.SIGINT)
     assert worker.end() == 0
+
+
+def test_the_log_tells_of_claims_and_names_the_task_of_each_line(shell: Shell):
+    worker = shell.worker("--poll-min", "0.05", "--worker-id", "w")
+    task = shell.says("enqueue", "speak", '"hello"', "--app", "shop")
+    shell.says("tasks", "wait", task, "--timeout", "60")
+    until(lambda: f"worker w claimed task {task} (shop:speak), try 1" in worker.said, "a claim")
+    (line,) = [line for line in worker.said.splitlines() if "says hello" in line]
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d WARNING says hello \[task {task}\]", line)
+    worker.send(signal.SIGTERM)

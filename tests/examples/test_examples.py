@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 from holdfast import Holdfast, config
@@ -259,3 +260,50 @@ async def test_render(on_store: str, start: Start):
             ends.update(attempt.ended for attempt in await store.attempts(task.id))
     assert ends["done"] == charts > 0
     assert ends["lost"] > 0
+
+
+async def test_render_by_http(on_store: str, start: Start):
+    """Charts are asked for by POST /render; one worker is killed, and the page of the example says
+    where to see it: each of its addresses answers."""
+    page = (EXAMPLES / "render/README.md").read_text()
+    short = {"HOLDFAST_LEASE": "1s"}
+    workers = [start("render/render.py", "worker", name, **short) for name in ("w1", "w2")]
+    base = await address(start("render/api.py", PORT="0"))
+    async with httpx.AsyncClient(base_url=base, timeout=60) as http:
+        asked: list[str] = []
+
+        async def both_work() -> bool:
+            stats = (await http.get("/distributed/stats")).json()
+            shares = {name: one["active_leases"] for name, one in stats["by_worker"].items()}
+            if len(shares) == 2 and not stats["totals"]["load"]:
+                answer = await http.post("/render", json={"charts": 24})
+                assert answer.status_code == 202
+                asked.extend(answer.json()["ids"])
+            return bool(min(shares.get("w1", 0), shares.get("w2", 0)) > 1)
+
+        await eventually(both_work, 60)
+        workers[0].kill()
+
+        async def all_done() -> bool:
+            done = (await http.get("/v1/tasks?status=done&limit=500")).json()["data"]
+            return {task["id"] for task in done} == set(asked)
+
+        await eventually(all_done, 60)
+        lost = (await http.get("/v1/recoveries")).json()["data"]
+        assert {one["worker_id"] for one in lost} == {"w1"}
+        assert {one["task_id"] for one in lost} <= set(asked)
+        for path in re.findall(r"curl -s localhost:8000(/[\w/-]+)  +#", page):
+            assert (await http.get(path)).status_code == 200, path
+        assert (await http.post("/render", json={"charts": 0})).status_code == 422
+    workers[1].send_signal(signal.SIGINT)
+    said = await ended(workers[1])
+    assert "recovered" in said
+    assert re.search(r"worker w2 claimed \d+ tasks: \d+ x render:render|claimed task", said)
+
+
+async def address(server: Any) -> str:
+    """Where it says that it listens."""
+    while line := await asyncio.to_thread(server.stdout.readline):
+        if found := re.search(r"running on (http://[\d.:]+)", line):
+            return found[1]
+    raise AssertionError("it ended before it listened")

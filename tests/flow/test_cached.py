@@ -103,8 +103,34 @@ async def test_a_key_of_ones_own_comes_before_the_cache(bench: Bench) -> None:
         assert first.id != keyed.id
 
 
+@pytest.mark.parametrize("own", [{"idempotent": True}, {"idempotency_key_func": str}], ids=str)
+async def test_what_is_cached_and_idempotent_runs_once_however_it_ends(
+    bench: Bench, own: dict[str, Any]
+) -> None:
+    ran: Counter[int] = Counter()
+
+    @bench.app.durable(name="rate", cached=True, retry_policy=RetryPolicy(max_attempts=1), **own)
+    async def rate(day: int) -> int:
+        ran[day] += 1
+        if day == 7:
+            raise ValueError("closed today")
+        return 10 * day
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[int]:
+        return [await rate(1), *await rate.map([1, 2])]
+
+    async with bench.worker():
+        for _ in range(2):
+            with pytest.raises(TaskFailed, match="closed today"):
+                await (await bench.app.dispatch(rate, 7)).result(timeout=60)
+            task = await bench.app.dispatch(parent)
+            assert await task.result(timeout=60) == [10, 10, 20]
+    assert ran == {7: 1, 1: 1, 2: 1}
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"cached": 0}, {"cached": "soon"}, {"cached": True, "idempotent": True}], ids=str
+    "wrong", [{"cached": 0}, {"cached": "soon"}, {"cached": "1h", "idempotent": True}], ids=str
 )
 def test_what_cannot_be_kept_is_refused(wrong: dict[str, Any]) -> None:
     app = Holdfast("sqlite://:memory:")

@@ -40,7 +40,7 @@ async def test_a_conflict_that_is_caught_is_the_same_in_a_replay(
         joined = await Holdfast.gather(
             fine(3), charge.options(idempotency_key="k")(9), return_exceptions=True
         )
-        return [*found, joined[0], joined[1].type, await fine(4)]
+        return [*found, joined[0], getattr(joined[1], "type", None), await fine(4)]
 
     await bench.app.dispatch(charge.options(idempotency_key="k"), 7)
     async with bench.worker(queues=["default"]):
@@ -64,7 +64,7 @@ async def test_children_with_one_key_and_different_arguments_are_a_conflict_of_t
     async def parent() -> list[Any]:
         keyed = charge.options(idempotency_key="k")
         first, second = await Holdfast.gather(keyed(1), keyed(2), return_exceptions=True)
-        return [first, second.type]
+        return [first, getattr(second, "type", None)]
 
     async with bench.worker():
         task = await bench.app.dispatch(parent)

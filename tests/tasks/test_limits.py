@@ -59,11 +59,19 @@ def test_a_rate_needs_a_count_and_a_period(count, period, burst):
         Rate(count=count, period=period, burst=burst)
 
 
-@pytest.mark.parametrize("field", ["max_running", "max_per_key"])
-@pytest.mark.parametrize("value", [0, -1, 1_000_001])
-def test_a_limit_out_of_range_is_refused_by_name(field, value):
-    with pytest.raises(InvalidInput, match=field):
+@pytest.mark.parametrize(
+    ("field", "said"), [("max_running", "max_concurrent must"), ("max_per_key", "for a key must")]
+)
+@pytest.mark.parametrize("value", [0, -1, 1_000_001, "5", 2.0, True])
+def test_a_limit_out_of_range_is_refused_in_the_words_of_those_who_set_it(field, said, value):
+    with pytest.raises(InvalidInput, match=f"{said} be a whole number from 1 to 1000000"):
         Limit(**{field: value})
+
+
+@pytest.mark.parametrize("text", ["100/m", "5/10s", "1/d", "3/h", "7/90s"])
+def test_a_rate_is_shown_as_it_was_written(text):
+    assert str(Rate.parse(text)) == text
+    assert str(Rate(count=100, period=60.0, burst=7)) == "100/m, 7 at once"
 
 
 def test_no_limit_is_the_default():

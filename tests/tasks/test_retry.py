@@ -91,11 +91,14 @@ def test_defaults_are_not_written_so_that_rows_stay_small():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("max_attempts", n) for n in (0, -1, 32_001)),
+        *(("max_attempts", n) for n in (0, -1, 32_001, "5", 2.0, True)),
         *(("initial_delay", x) for x in (-1, math.nan, math.inf, 3.1e9)),
         *(("max_delay", x) for x in (-0.1, math.nan, -math.inf, 1e12)),
         *(("backoff_factor", x) for x in (0.99, 0, -2, math.nan, math.inf)),
-        *(("jitter", x) for x in (-0.1, 1.1, math.nan)),
+        *(("jitter", x) for x in (-0.1, 1.1, math.nan, "0.1", None)),
+        ("initial_delay", timedelta(seconds=5)),
+        ("backoff_factor", "2"),
+        *(("retry_for", x) for x in (TimeoutError, [TimeoutError], ("TimeoutError",), None)),
     ],
 )
 def test_a_bad_field_is_refused_by_name(field, value):

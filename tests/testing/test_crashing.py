@@ -1,6 +1,7 @@
 """A crash stops a worker's code where it stands; another worker goes on from what is recorded."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ async def side_by_side() -> list[str]:
 
 @Holdfast.durable
 async def with_a_slow_one(patient: bool) -> list[str]:
-    slow = slow_effect if patient else effect
+    slow: Any = slow_effect if patient else effect
     return list(
         await asyncio.gather(
             Holdfast.step("slow", slow, "slow"), Holdfast.step("quick", effect, "quick")

@@ -5,30 +5,25 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from uuid import UUID
 
 from holdfast import config
-from holdfast.answers import Cancelling, Ending, LeaseView, Page, TaskFilter
 from holdfast.app.backends import Backend, Backends, Notifications, RedisBackend
 from holdfast.app.home import Home, plain_url
+from holdfast.app.inside import Inside
+from holdfast.app.operating import Operating
 from holdfast.app.portal import Portal
 from holdfast.app.releasing import ending
-from holdfast.client import Client, TaskHandle, task_id
+from holdfast.client import AnyTask, Client, TaskHandle, task_id
 from holdfast.clock import Clock, SystemClock
 from holdfast.context import entered
 from holdfast.errors import InvalidInput, LeaseLost
-from holdfast.explain import Reason, explain
-from holdfast.flow import verbs
 from holdfast.function import Call, Function
 from holdfast.observer import MetricsRecorder, Observer
 from holdfast.observers.many import Many
 from holdfast.observers.recorder import Recording
 from holdfast.registry import Durable, Registry, durable, functions
 from holdfast.tasks.durations import Duration
-from holdfast.tasks.task import Task, TaskStatus
-from holdfast.upkeep.letters import tell_of_recovered
 from holdfast.work.status import WorkerLifecycle, WorkerState
 
 if TYPE_CHECKING:
@@ -41,13 +36,12 @@ __all__ = ["Holdfast"]
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-AnyTask = TaskHandle[Any] | UUID | str
 
 logger = logging.getLogger("holdfast")
 _DEFAULT = "sqlite:///holdfast.db"
 
 
-class Holdfast:
+class Holdfast(Inside, Operating):
     """Durable tasks on one store.
 
     >>> app = Holdfast()                                # a file, holdfast.db
@@ -71,7 +65,10 @@ class Holdfast:
         observers: Iterable[Observer] = (),
         clock: Clock | None = None,
         encryption: "KeyRing | None" = None,
+        pool_size: int | None = None,
     ) -> None:
+        """`pool_size`: how many functions may have a `current().transaction()` open at once, each
+        on a connection of its own; 32 unless told otherwise. For PostgreSQL."""
         if store is not None and backend is not None:
             raise InvalidInput("give the store as a URL or as a backend, not both")
         self.config = config.read(os.environ)
@@ -91,6 +88,7 @@ class Holdfast:
             auto_migrate=self.config.auto_migrate,
             told=Many(self.observers).enqueued if self.observers else None,
             ring=encryption or self._ring(),
+            pool_size=config.first(pool_size, self.config.pool_size),
         )
         self.polling = (
             config.first(poll_min_interval, self.config.poll_min),
@@ -119,7 +117,13 @@ class Holdfast:
         logger.info("the store is %s, from %s", plain_url(url), origin or "the default")
         return url
 
-    def move(self, *, store: str | None = None, redis_url: str | None = None) -> None:
+    def move(
+        self,
+        *,
+        store: str | None = None,
+        redis_url: str | None = None,
+        pool_size: int | None = None,
+    ) -> None:
         """Live elsewhere than the code says, as the command line may ask. Before the first use."""
         redis = RedisBackend(redis_url) if redis_url else self.home.redis
         self.home = Home(
@@ -129,6 +133,7 @@ class Holdfast:
             auto_migrate=self.config.auto_migrate,
             told=self.home.told,
             ring=self.home.ring,
+            pool_size=config.first(pool_size, self.home.pool_size),
         )
 
     async def __aenter__(self) -> "Holdfast":
@@ -182,79 +187,7 @@ class Holdfast:
         `app.run_sync(task.result(timeout=30))`."""
         return self._portal.run(work)
 
-    async def wait_for(self, task: AnyTask, timeout: float | timedelta | None = None) -> Ending:
-        return await (await self._client()).wait_for(task, timeout=timeout)
-
-    async def state_of(self, task: AnyTask) -> Task:
-        return await (await self._client()).state_of(task)
-
-    async def explain(self, task: AnyTask) -> list[Reason]:
-        """Why it is not running, most important first, and what to do."""
-        store = (await self._client()).store
-        return explain(await store.standing(task_id(task)), await store.workers())
-
-    async def cancel(self, task: AnyTask) -> Cancelling:
-        return await (await self._client()).cancel(task)
-
-    async def retry(self, task: AnyTask) -> bool:
-        """A new life for what failed or was cancelled; what waits for its time goes ahead."""
-        return bool(await (await self._client()).retry([task]))
-
-    async def list_tasks(
-        self,
-        *,
-        status: TaskStatus | str | None = None,
-        queue: str | None = None,
-        type: str | None = None,
-        tenant: str | None = None,
-        tag: str | None = None,
-        cursor: str | None = None,
-        limit: int = 50,
-    ) -> Page:
-        try:
-            wanted = None if status is None else TaskStatus(status)
-        except ValueError:
-            raise InvalidInput(f"status {status!r} is none of {', '.join(TaskStatus)}") from None
-        filter = TaskFilter(status=wanted, queue=queue, type=type, tenant=tenant, tag=tag)
-        client = await self._client()
-        return await client.store.list_tasks(filter, cursor=cursor, limit=limit)
-
-    async def list_dead_letters(self, *, queue: str | None = None, limit: int = 50) -> list[Task]:
-        return (await self.list_tasks(status=TaskStatus.FAILED, queue=queue, limit=limit)).tasks
-
-    async def replay_dead_letter(self, task: AnyTask) -> bool:
-        """Give a task that failed for good a new life, with all its tries."""
-        state = await self.state_of(task)
-        return state.status is TaskStatus.FAILED and await self.retry(task)
-
-    async def discard_dead_letter(self, task: AnyTask) -> bool:
-        return bool(await (await self._client()).store.discard([task_id(task)]))
-
-    async def active_leases(self, limit: int = 500) -> list[LeaseView]:
-        return await (await self._client()).store.leases(limit=limit)
-
-    async def reset_expired_leases(self) -> int:
-        """Take back what dead workers held, now. Workers do so by themselves all the time."""
-        store, count = (await self._client()).store, 0
-        while recovered := await store.recover(default_tries=self.default_tries):
-            count += len(recovered)
-            await tell_of_recovered(store, Many(self.observers), recovered)
-        return count
-
-    async def pause_queue(self, queue: str) -> None:
-        await (await self._client()).store.pause(queue)
-
-    async def resume_queue(self, queue: str) -> None:
-        await (await self._client()).store.resume(queue)
-
-    async def queue_depth(self, queue: str | None = None) -> int:
-        """How many tasks wait: in one queue, or in all."""
-        loads = await (await self._client()).store.queue_loads()
-        return sum(
-            load.ready + load.scheduled + load.blocked
-            for load in loads
-            if queue in (None, load.queue)
-        )
+    # ── from inside tasks ────────────────────────────────────────────────────────────────────
 
     async def update_progress(
         self, task: AnyTask, percent: float, message: str | None = None
@@ -301,21 +234,9 @@ class Holdfast:
 
         return face("api").make_api(self, **options)
 
-    # ── inside durable functions ─────────────────────────────────────────────────────────────
-
-    step = staticmethod(verbs.step)  # type: ignore[arg-type, var-annotated]
-    sleep = staticmethod(verbs.sleep)
-    run = staticmethod(verbs.run)
-    timeout = staticmethod(verbs.timeout)
-    wait_for_signal = staticmethod(verbs.wait_for_signal)
-    gather = staticmethod(verbs.gather)
-    map = staticmethod(verbs.map)
-    patched = staticmethod(verbs.patched)
-    continue_as_new = staticmethod(verbs.continue_as_new)
-
     async def send_signal(self, task: AnyTask, name: str, payload: Any = None) -> bool:
         """Queue a signal for a durable function: each is consumed once, in order, also where it
-        comes before anybody waits for it. False: the task has ended."""
+        comes before anybody waits for it. False: the task has ended. Raises `UnknownTask`."""
         return await (await self._client()).send_signal(task, name, payload)
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
@@ -421,8 +342,11 @@ class Holdfast:
     async def bootstrap(
         cls, backend: Backend | str | None = None, *, serve: bool = False, **options: Any
     ) -> AsyncIterator["Holdfast"]:
-        """An app that is ready to use, with a worker beside it if asked for; all of it is closed
-        at the end of the block."""
+        """An app that is ready to use, with a worker beside it if asked for, which `options` are
+        for, as in `serve`; all of it is closed at the end of the block."""
+        if options and not serve:
+            named = ", ".join(sorted(options))
+            raise InvalidInput(f"{named} of bootstrap() are for its worker: give serve=True too")
         app = cls(backend) if isinstance(backend, str | None) else cls(backend=backend)
         async with app:
             if not serve:

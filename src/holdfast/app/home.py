@@ -16,6 +16,7 @@ from holdfast.client import Client
 from holdfast.clock import Clock
 from holdfast.notifier import Notifier
 from holdfast.store import Store
+from holdfast.tasks.names import check_number
 from holdfast.tasks.task import Draft
 
 if TYPE_CHECKING:
@@ -40,9 +41,13 @@ class Home:
         auto_migrate: bool,
         told: Callable[[Sequence[Draft]], None] | None = None,
         ring: "KeyRing | None" = None,
+        pool_size: int | None = None,
     ) -> None:
         self.url, self.redis, self.clock = url, redis, clock
         self._auto_migrate, self.told, self.ring = auto_migrate, told, ring
+        if pool_size is not None:
+            check_number("pool_size", pool_size, 1, 1000)
+        self.pool_size = pool_size
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Client]] = (
             WeakKeyDictionary()
         )
@@ -112,6 +117,7 @@ class Home:
             clock=self.clock,
             migrate=self._auto_migrate if migrate is None else migrate,
             connections=connections,
+            transactions=self.pool_size,
         )
         if self.ring is None:
             return store

@@ -13,9 +13,10 @@ import msgspec
 
 from holdfast.answers import WorkerRecord
 from holdfast.app.executors import Executors
+from holdfast.app.limits import Declaring
 from holdfast.app.probes import probing
 from holdfast.config import first
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.executors.places import check_not_importing
 from holdfast.flow.asking import Asking
 from holdfast.flow.branches import watching
@@ -24,11 +25,9 @@ from holdfast.observer import Observer
 from holdfast.observers.log import LogObserver
 from holdfast.observers.many import Many
 from holdfast.registry import Registry
-from holdfast.store import Store
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
-from holdfast.tasks.limits import Limit
-from holdfast.tasks.names import check_labels
+from holdfast.tasks.names import PRIORITY_RANGE, check_labels, check_number
 from holdfast.upkeep.chores import Upkeeping, chores
 from holdfast.upkeep.keeping import keep
 from holdfast.upkeep.stuck import check_on_stuck
@@ -79,6 +78,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
     check_not_importing()
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
+    if not isinstance(name, str):
+        raise InvalidInput(f"worker_id must be a text, got {name!r:.80}")
     lifecycle = lifecycle or WorkerLifecycle(name)
     if lifecycle.state is not WorkerState.STARTING:
         raise HoldfastError(
@@ -90,6 +91,8 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
     try:
         host = first(first(wanted.health_host, app.config.health_host), "127.0.0.1")
         port = first(wanted.health_port, app.config.health_port)
+        if port is not None:
+            check_number("health_port", port, 0, 65_535)
         with probing(lifecycle, host, port, app.config.api_key) as more:
             await _serve(app, wanted, lifecycle, name, [*app.observers, *more])
     finally:
@@ -113,7 +116,7 @@ async def _serve(
     executors = Executors(freed=lambda: worker.freed(), spawn_suspects=spawns)
     try:
         client = await app.home.client()
-        limits = _Limits(client.store, functions)
+        limits = Declaring(client.store, lambda: functions)
         await limits.declare()
         worker = Worker(
             store=client.store,
@@ -145,34 +148,14 @@ async def _serve(
         await executors.close()
 
 
-class _Limits:
-    """Limits are kept by the store; the functions' own code says what they are."""
-
-    def __init__(self, store: Store, functions: Registry) -> None:
-        self._store, self._functions = store, functions
-        self._declared: dict[str, Limit] = {}
-
-    async def declare(self) -> None:
-        """Those that were not declared yet, or have changed."""
-        for function in self._functions:
-            limit = function.traits.limit
-            if limit and self._declared.get(function.name) != limit:
-                await self._store.limit("type", function.name, limit)
-                self._declared[function.name] = limit
-
-
 def _settings(app: "Holdfast", wanted: Served) -> Settings:
-    config, default = app.config, Polling()
-    least, most, factor = app.polling
-    least = first(first(wanted.poll_interval, least), default.least)
+    config = app.config
     slots = first(wanted.max_concurrency, config.concurrency)
     return Settings(
-        slots=first(slots, 1 if config.worker_type else 10),
-        polling=Polling(
-            least=least,
-            most=first(first(wanted.poll_interval_max, most), max(least, default.most)),
-            factor=first(first(wanted.poll_backoff_factor, factor), default.factor),
+        slots=check_number(
+            "max_concurrency", first(slots, 1 if config.worker_type else 10), 1, 100_000
         ),
+        polling=_polling(app, wanted),
         lease=_lease(app, wanted),
         renew_every=_span(
             "heartbeat_interval", wanted.heartbeat_interval, config.heartbeat_interval
@@ -189,6 +172,19 @@ def _settings(app: "Holdfast", wanted: Served) -> Settings:
         ),
         redact=config.redact,
         task_logs=config.task_logs,
+    )
+
+
+def _polling(app: "Holdfast", wanted: Served) -> Polling:
+    least, most, factor = app.polling
+    default = Polling()
+    least = first(_number("poll_interval", first(wanted.poll_interval, least)), default.least)
+    most = _number("poll_interval_max", first(wanted.poll_interval_max, most))
+    factor = _number("poll_backoff_factor", first(wanted.poll_backoff_factor, factor))
+    return Polling(
+        least=least,
+        most=first(most, max(least, default.most)),
+        factor=first(factor, default.factor),
     )
 
 
@@ -227,10 +223,10 @@ def _filters(app: "Holdfast", wanted: Served) -> Serving:
     config = app.config
     own = None if config.worker_type is None else (config.worker_type,)
     return Serving(
-        queues=_labels("queue", wanted.queues, first(config.queues, own)),
-        tags=_labels("tag", wanted.tags, config.tags),
+        queues=_some("queue", wanted.queues, first(config.queues, own)),
+        tags=_some("tag", wanted.tags, config.tags),
         capabilities=_labels("capability", wanted.capabilities, config.capabilities) or frozenset(),
-        tenants=_labels("tenant", wanted.tenants, config.tenants),
+        tenants=_some("tenant", wanted.tenants, config.tenants),
     )
 
 
@@ -267,11 +263,15 @@ def _record(
         queues=tuple(sorted(who.queues or ())),
         tags=tuple(sorted(who.tags or ())),
         capabilities=tuple(sorted(who.capabilities)),
+        tenants=tuple(sorted(who.tenants or ())),
+        group_id=first(app.config.group_id, app.config.worker_type) or "",
         slots=settings.slots,
         types=tuple(
             sorted(f"{type}@{version}" if version else type for type, version in functions.all())
         ),
-        priority=app.config.worker_priority if priority is None else priority,
+        priority=check_number(
+            "worker_priority", first(priority, app.config.worker_priority), *PRIORITY_RANGE
+        ),
         status="starting",
     )
 
@@ -281,6 +281,22 @@ def _labels(
 ) -> frozenset[str] | None:
     labels = configured if given is None else given
     return None if labels is None else frozenset(check_labels(what, labels))
+
+
+def _some(
+    what: str, given: Iterable[str] | None, configured: Iterable[str] | None
+) -> frozenset[str] | None:
+    """An empty list would be a worker that takes nothing, and looks like one that takes all."""
+    found = _labels(what, given, configured)
+    if found is not None and not found:
+        raise InvalidInput(f"{what}s= is an empty list; name some {what}s, or leave it out for all")
+    return found
+
+
+def _number(what: str, value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InvalidInput(f"{what} must be a number, got {value!r:.80}")
+    return None if value is None else float(value)
 
 
 def _span(what: str, given: Duration | None, configured: timedelta | None) -> timedelta | None:

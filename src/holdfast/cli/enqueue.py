@@ -22,6 +22,7 @@ __all__ = ["enqueue"]
 @click.argument("type", metavar="TYPE")
 @click.argument("args", nargs=-1, metavar="[JSON]...")
 @click.option("--kwargs", metavar="JSON", help="Arguments by name: '{\"a\": 1}'.")
+@click.option("--version", help="Of the function, where it has several.")
 @click.option("--queue", help="[default: the function's own]")
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--delay", type=SPAN, help="Not before so long from now.")
@@ -107,12 +108,12 @@ class _Call:
     ) -> None:
         self._type, self._args, self._kwargs = type, args, kwargs
         self._wishes = {name: value for name, value in wishes.items() if value is not None}
-        self._known = known
+        self.known = known
 
     def draft(self, app: Any) -> Any:
         key = self._wishes.pop("key", None)
-        if self._known:
-            function = app.functions.find(self._type)
+        if self.known:
+            function = app.functions.find(self._type, self._wishes.pop("version", None))
             own = function.options(idempotency_key=key, **self._wishes)
             return own.draft(tuple(self._args), self._kwargs)
         from holdfast.ids import new_id
@@ -142,6 +143,8 @@ async def _enqueue(app: Any, call: _Call, waiting: timedelta | None, output: str
     draft = call.draft(app)
     async with app:
         client = await app.home.client()
+        if not (call.known or draft.version):
+            _check_version(draft.type, await client.store.workers())
         (task,) = await client.enqueue([draft])
         if waiting is None:
             as_json({"id": str(task)}) if output != "table" else click.echo(str(task))
@@ -150,6 +153,18 @@ async def _enqueue(app: Any, call: _Call, waiting: timedelta | None, output: str
             click.echo(f"task {task}", err=True)
         ending = await _ending(app, task, waiting)
     _show(task, ending, output)
+
+
+def _check_version(type: str, workers: Sequence[Any]) -> None:
+    """Where nobody here knows the function, those who would run it do."""
+    names = {name for worker in workers if worker.status != "stopped" for name in worker.types}
+    versions = sorted(name for name in names if name.startswith(f"{type}@"))
+    if versions and type not in names:
+        raise Stop(
+            Exit.USAGE,
+            f"the workers know {', '.join(versions)}, and none without a version; say which with "
+            "--version",
+        )
 
 
 async def _ending(app: Any, task: Any, waiting: timedelta) -> Any:

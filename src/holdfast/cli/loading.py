@@ -24,15 +24,17 @@ def apply(**settings: str | int | None) -> Config:
     return config.read(os.environ)
 
 
-def app_at(store: str | None, name: str | None, redis_url: str | None = None) -> Holdfast:
+def app_at(
+    store: str | None, name: str | None, redis_url: str | None = None, pool_size: int | None = None
+) -> Holdfast:
     """The named app, or one without functions; on the given store, whatever its code says."""
-    settings = apply(store=store, redis_url=redis_url)
+    settings = apply(store=store, redis_url=redis_url, pool_size=pool_size)
     place = name or settings.app
     if place is None:
         return Holdfast()
     app = load_app(place)
-    if store or redis_url:
-        app.move(store=store, redis_url=redis_url)
+    if store or redis_url or pool_size:
+        app.move(store=store, redis_url=redis_url, pool_size=pool_size)
     return app
 
 

@@ -27,6 +27,7 @@ _COMMANDS = {
     "flows": "Durable functions: journals, children, signals.",
     "init": "Begin a project: an app, a test, a page.",
     "leases": "Who holds what until when.",
+    "limits": "How much runs at once: see, set, lift.",
     "migrate": "The schema of a store.",
     "operations": "The same done to many tasks: start, see, stop.",
     "queues": "See, pause and resume queues; why nothing runs.",

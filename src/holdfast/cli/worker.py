@@ -24,6 +24,11 @@ _NOT_FOR_CHILDREN = {"processes", "worker_id", "health_port"}
 @click.option("--capabilities", type=LABELS, help="What this worker offers, such as gpu.")
 @click.option("--tenants", type=LABELS, help="Take only tasks of these tenants.")
 @click.option("--concurrency", type=click.IntRange(1, 100_000), help="Slots.  [default: 10]")
+@click.option(
+    "--pool-size",
+    type=click.IntRange(1, 1000),
+    help="Connections to PostgreSQL for functions' own transactions.  [default: 32]",
+)
 @click.option("--processes", type=click.IntRange(1, 1000), default=1, help="Worker processes.")
 @click.option("--lease", type=SPAN, help="How long a lease lasts unrenewed.  [default: 5m]")
 @click.option("--heartbeat", type=SPAN, help="Renew leases so often.  [default: a third of one]")
@@ -87,7 +92,7 @@ def _one(given: dict[str, Any]) -> int:
     from holdfast.cli.loading import app_at
     from holdfast.cli.serving import serve_here
 
-    app = app_at(given["store"], given["app_name"], given["redis_url"])
+    app = app_at(given["store"], given["app_name"], given["redis_url"], given["pool_size"])
     return serve_here(
         app,
         with_parent=given["with_parent"],
@@ -152,8 +157,9 @@ def _flags_again(ctx: click.Context) -> list[str]:
 
 def log_to_stderr(level: str, *, as_json: bool = False) -> None:
     """What happens, for people or for programs that read JSON."""
-    from holdfast import install_structured_logging
+    from holdfast.observers.log import TextFormatter, install_structured_logging
 
-    form = "%(asctime)s %(levelname)-7s %(message)s"
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form, datefmt="%H:%M:%S")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     install_structured_logging(as_json=as_json)

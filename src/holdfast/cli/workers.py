@@ -92,6 +92,8 @@ def _facts(worker: WorkerView) -> Iterator[tuple[str, Any]]:
     yield "queues", worker.queues or "all"
     yield "tags", worker.tags or None
     yield "capabilities", worker.capabilities or None
+    yield "tenants", worker.tenants or None
+    yield "group", worker.group_id or None
     yield "knows", worker.types
     yield "priority", worker.priority or None
     yield "claimed", worker.tasks_acquired

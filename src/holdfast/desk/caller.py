@@ -10,7 +10,7 @@ SCOPES = {
     "tasks:enqueue": "make tasks",
     "tasks:control": "cancel, retry, signal, replay and discard",
     "fleet:read": "see queues, workers, leases, recoveries and numbers",
-    "fleet:control": "pause and resume queues, drain workers, recover",
+    "fleet:control": "pause and resume queues, set limits, drain workers, recover",
     "workers:lease": "claim tasks, renew and settle them",
     "admin": "everything, keys and the audit included",
 }

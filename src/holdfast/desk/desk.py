@@ -96,6 +96,16 @@ class Desk(Protocol):
 
     async def resume(self, queue: str) -> shapes.QueueView: ...
 
+    async def limits(self) -> list[papers.LimitView]: ...
+
+    async def set_limit(self, wish: papers.LimitWish) -> papers.LimitView:
+        """In place of the one before. On a function it goes before what its code says."""
+        ...
+
+    async def lift_limit(self, place: papers.LimitPlace) -> papers.LimitView | None:
+        """Answers what the function's code says, which holds again."""
+        ...
+
     async def workers(self) -> list[shapes.WorkerView]: ...
 
     async def worker(self, name: str) -> shapes.WorkerView:

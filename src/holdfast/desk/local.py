@@ -9,6 +9,7 @@ import msgspec
 from holdfast.answers import Journal
 from holdfast.desk.fleet import Fleet
 from holdfast.desk.graph import DEEPEST, DEPTH, FlowGraph, grown
+from holdfast.desk.limits import Limits
 from holdfast.desk.shapes import FlowEntry, FlowView, TaskView
 from holdfast.desk.tasks import Tasks
 from holdfast.desk.views import task_view
@@ -24,7 +25,7 @@ __all__ = ["LocalDesk"]
 _PAGE = 1000
 
 
-class LocalDesk(Tasks, Fleet):
+class LocalDesk(Tasks, Fleet, Limits):
     """Keeps `holdfast.desk.desk.Desk`."""
 
     async def flow(self, id: UUID) -> FlowView:

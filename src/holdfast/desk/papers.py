@@ -1,4 +1,4 @@
-"""Keys, audit, logs, operations and time series, as the desk takes and answers them."""
+"""Limits, keys, audit, logs, operations and time series, as the desk takes and answers them."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import LimitKind
 from holdfast.desk.shapes import Shape
 
 __all__ = [
@@ -16,6 +17,10 @@ __all__ = [
     "AuditView",
     "KeyView",
     "KeyWish",
+    "LimitPlace",
+    "LimitTerms",
+    "LimitView",
+    "LimitWish",
     "LogPage",
     "LogView",
     "NewKey",
@@ -28,6 +33,46 @@ __all__ = [
 
 Action = Literal["cancel", "retry", "replay", "discard"]
 ACTIONS: tuple[Action, ...] = ("cancel", "retry", "replay", "discard")
+
+
+class LimitPlace(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a limit is about: a function (by its type), a queue or a tenant."""
+
+    kind: LimitKind
+    name: str
+
+
+class LimitTerms(Shape, frozen=True, kw_only=True):
+    """How many at once across all workers, for each value of the concurrency key (functions only),
+    and how many starts in a span of time: `100/m`. Null: no limit."""
+
+    max_concurrent: int | None = None
+    max_concurrent_per_key: int | None = None
+    rate_limit: str | None = None
+
+
+class LimitWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A limit to be set in place of the one before; what is left out is not limited."""
+
+    kind: LimitKind
+    name: str
+    max_concurrent: int | None = None
+    max_concurrent_per_key: int | None = None
+    rate_limit: str | None = None
+
+
+class LimitView(Shape, frozen=True, kw_only=True):
+    """A limit in force. `set_by`: `operator`, whose word goes before the code's, or `code`;
+    `declared`: what the function's code says; `running`: null where it limits no number."""
+
+    kind: LimitKind
+    name: str
+    max_concurrent: int | None
+    max_concurrent_per_key: int | None
+    rate_limit: str | None
+    running: int | None
+    set_by: Literal["operator", "code"]
+    declared: LimitTerms | None
 
 
 class KeyWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Keys, the audit, logs, bulk operations and time series, over HTTP."""
+"""Limits, keys, the audit, logs, bulk operations and time series, over HTTP."""
 
 from datetime import datetime, timedelta
 from urllib.parse import quote
@@ -18,6 +18,16 @@ _NEWEST = papers.AuditQuery()
 
 class RemoteOffice(Asking):
     """Keeps the last part of `holdfast.desk.desk.Desk`."""
+
+    async def limits(self) -> list[papers.LimitView]:
+        return await self._many("GET", "/v1/limits", papers.LimitView)
+
+    async def set_limit(self, wish: papers.LimitWish) -> papers.LimitView:
+        return await self._one("POST", "/v1/limits", papers.LimitView, body=wish)
+
+    async def lift_limit(self, place: papers.LimitPlace) -> papers.LimitView | None:
+        left = await self._many("POST", "/v1/limits:lift", papers.LimitView, body=place)
+        return left[0] if left else None
 
     async def create_key(self, wish: papers.KeyWish) -> papers.NewKey:
         return await self._one("POST", "/v1/keys", papers.NewKey, body=wish)

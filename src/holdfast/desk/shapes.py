@@ -224,6 +224,8 @@ class WorkerView(Shape, frozen=True, kw_only=True):
     queues: list[str]
     tags: list[str]
     capabilities: list[str]
+    tenants: list[str]
+    group_id: str
     types: list[str]
     priority: int
     max_concurrent: int

@@ -69,9 +69,9 @@ class Tasks(Office, Bulk):
         args, kwargs = tuple(wish.args), wish.kwargs if wish.input is None else wish.input
         options = self._options(wish)
         try:
-            function = self._functions.find(wish.type, wish.version or "")
-        except UnknownType:
-            if not wish.allow_unknown:
+            function = self._functions.find(wish.type, wish.version)
+        except UnknownType as unknown:
+            if unknown.among or not wish.allow_unknown:
                 raise
         else:
             return function.options(**options).draft(args, kwargs)

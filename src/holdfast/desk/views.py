@@ -143,6 +143,8 @@ def worker_view(worker: WorkerRecord) -> WorkerView:
         queues=list(worker.queues),
         tags=list(worker.tags),
         capabilities=list(worker.capabilities),
+        tenants=list(worker.tenants),
+        group_id=worker.group_id,
         types=list(worker.types),
         priority=worker.priority,
         max_concurrent=worker.slots,

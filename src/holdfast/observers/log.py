@@ -2,7 +2,11 @@
 
 import json
 import logging
-from collections.abc import Sequence
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -13,24 +17,58 @@ from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
 
-__all__ = ["JsonFormatter", "LogObserver", "install_structured_logging"]
+__all__ = ["JsonFormatter", "LogObserver", "TextFormatter", "install_structured_logging"]
 
 logger = logging.getLogger("holdfast.worker")
 _formatter = logging.Formatter()
 
 
-class LogObserver(Observer):
-    """Claims, renewals, lost leases, failures and recoveries."""
+_NAMED = 3  # so many tasks are named one by one; of more, how many they are
+_QUIET = 1.0  # seconds between two lines about claims
 
-    def __init__(self, worker: str) -> None:
-        self._worker = worker
+
+class LogObserver(Observer):
+    """Claims, renewals, lost leases, failures and recoveries: a line for each batch, and about
+    claims at most one a second. What each task went through is in its history."""
+
+    def __init__(self, worker: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._worker, self._now = worker, now
+        self._untold: list[Claimed] = []
+        self._more: Counter[str] = Counter()
+        self._told_at = -math.inf
+        self._lock = threading.Lock()  # renewals come from a thread of their own
 
     def claimed(self, tasks: Sequence[Claimed]) -> None:
-        if logger.isEnabledFor(logging.DEBUG):
-            for task in tasks:
-                logger.debug(
-                    "claimed %s (%s), fence %d", task.lease.task, task.lane.type, task.lease.fence
-                )
+        if not tasks or not logger.isEnabledFor(logging.INFO):
+            return
+        with self._lock:
+            self._untold += tasks[: _NAMED - len(self._untold)]
+            self._more.update(task.lane.type for task in tasks)
+        if self._now() - self._told_at >= _QUIET:
+            self._tell_claims()
+
+    def rested(self, seconds: float) -> None:
+        self._tell_claims()
+
+    def _tell_claims(self) -> None:
+        if not self._more:
+            return
+        with self._lock:
+            untold, more, self._untold, self._more = self._untold, self._more, [], Counter()
+            self._told_at = self._now()
+        if more.total() > _NAMED:
+            types = ", ".join(f"{many} x {type}" for type, many in more.most_common(_NAMED))
+            others = ", ..." if len(more) > _NAMED else ""
+            logger.info(
+                "worker %s claimed %d tasks: %s%s", self._worker, more.total(), types, others
+            )
+            return
+        for task in untold:
+            lease, type = task.lease, task.lane.type
+            logger.info(
+                "worker %s claimed task %s (%s), try %d, fence %d",
+                self._worker, lease.task, type, task.tries, lease.fence,
+            )  # fmt: skip
 
     def settled(self, ended: Sequence[Ended], refused: frozenset[UUID]) -> None:
         for end in ended:
@@ -62,7 +100,16 @@ class LogObserver(Observer):
             logger.error("task %s (%s) failed for good: %s", one.task, one.type, one.reason)
 
     def renewed(self, kept: Sequence[UUID], lost: frozenset[UUID]) -> None:
-        logger.debug("worker %s renewed %d leases, lost %d", self._worker, len(kept), len(lost))
+        self._tell_claims()
+        if kept:
+            s = "s" if len(kept) > 1 else ""
+            logger.info("worker %s renewed %d lease%s", self._worker, len(kept), s)
+        if lost:
+            logger.warning(
+                "worker %s lost the leases of %s: recovered, cancelled or withdrawn meanwhile",
+                self._worker,
+                _names(lost),
+            )
 
     def stuck(self, tasks: Sequence[Stuck]) -> None:
         for one in tasks:
@@ -76,6 +123,15 @@ class LogObserver(Observer):
             )
 
     def recovered(self, tasks: Sequence[Recovered]) -> None:
+        if len(tasks) > _NAMED:
+            statuses = Counter(str(found.status) for found in tasks)
+            logger.warning(
+                "recovered %s: their workers stopped renewing up to %.1f s ago; now %s",
+                _names([found.lease.task for found in tasks]),
+                max(found.late for found in tasks),
+                ", ".join(f"{many} are {status}" for status, many in statuses.items()),
+            )
+            return
         for found in tasks:
             logger.warning(
                 "recovered task %s: its worker stopped renewing %.1f s ago; it is %s now",
@@ -83,6 +139,13 @@ class LogObserver(Observer):
                 found.late,
                 found.status,
             )
+
+
+def _names(tasks: Collection[UUID]) -> str:
+    some = ", ".join(str(task) for task in sorted(tasks)[:_NAMED])
+    if len(tasks) > _NAMED:
+        return f"{len(tasks)} tasks ({some}, ...)"
+    return f"task {some}" if len(tasks) == 1 else f"tasks {some}"
 
 
 def fields_of(context: Context | None) -> dict[str, Any]:
@@ -102,6 +165,17 @@ _FIELDS = (
     "holdfast_task_id", "holdfast_root_id", "holdfast_attempt", "holdfast_worker_id",
     "holdfast_queue", "holdfast_tenant",
 )  # fmt: skip
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people, which names the task that it was written in."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        line, task = super().formatMessage(record), getattr(record, "holdfast_task_id", "")
+        return f"{line} [task {task}]" if task and task not in line else line
 
 
 class JsonFormatter(logging.Formatter):

@@ -23,6 +23,7 @@ async def open_store(
     check: bool = True,
     public_views: bool = True,
     connections: int = 8,
+    transactions: int | None = None,
 ) -> SqlStore:
     """Open the store at `url` and bring its schema up to date, or check that it fits; or neither,
     for those who only want to look at the schema.
@@ -34,7 +35,7 @@ async def open_store(
     many connections the store may open, how many functions may have a transaction open at once
     (`transactions`), and where to listen for hints (`listen_url`, past a pooler).
     """
-    driver = _driver(url, clock or SystemClock(), public_views, connections)
+    driver = _driver(url, clock or SystemClock(), public_views, connections, transactions)
     store = SqlStore(driver)
     try:
         if migrate:
@@ -47,7 +48,9 @@ async def open_store(
     return store
 
 
-def _driver(url: str, clock: Clock, public_views: bool, connections: int) -> Driver:
+def _driver(
+    url: str, clock: Clock, public_views: bool, connections: int, transactions: int | None
+) -> Driver:
     if not isinstance(url, str) or "://" not in url:
         raise InvalidInput(f"a store is given by a URL such as {_SCHEMES}")
     scheme = url.split("://", 1)[0]
@@ -55,7 +58,7 @@ def _driver(url: str, clock: Clock, public_views: bool, connections: int) -> Dri
         case "sqlite":
             return _sqlite(url, clock)
         case "postgresql" | "postgres":
-            return _postgres(url, public_views, connections)
+            return _postgres(url, public_views, connections, transactions)
         case _:
             raise InvalidInput(f"no store speaks {scheme}://; use {_SCHEMES}")
 
@@ -72,7 +75,7 @@ def _sqlite(url: str, clock: Clock) -> Driver:
     return SqliteDriver(str(Path(place[1:])), clock=clock, synchronous=synchronous)
 
 
-def _postgres(url: str, public_views: bool, connections: int) -> Driver:
+def _postgres(url: str, public_views: bool, connections: int, transactions: int | None) -> Driver:
     from holdfast.stores.postgres.driver import PostgresDriver
 
     plain, own = postgres_parts(url)
@@ -81,7 +84,7 @@ def _postgres(url: str, public_views: bool, connections: int) -> Driver:
         schema=own.get("schema", "holdfast"),
         public_views=_yes_or_no("public_views", own.get("public_views", str(int(public_views)))),
         connections=_number("connections", own.get("connections", str(connections))),
-        transactions=_number("transactions", own.get("transactions", "32")),
+        transactions=transactions or _number("transactions", own.get("transactions", "32")),
     )
 
 

@@ -1,13 +1,15 @@
-"""What an operator does: cancel, retry, discard, pause, limit."""
+"""What an operator does: cancel, retry, discard, pause, limit; and what functions declare."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 from uuid import UUID
 
-from holdfast.answers import Cancelling
+import msgspec
+
+from holdfast.answers import Cancelling, LimitKind, LimitRecord
 from holdfast.errors import InvalidInput
 from holdfast.stores.base import Base
-from holdfast.tasks.limits import Limit
+from holdfast.tasks.limits import Limit, Rate
 from holdfast.tasks.names import check_name, check_type
 
 __all__ = ["Steering"]
@@ -56,7 +58,7 @@ class Steering(Base):
         return bool(await self._call("request_drain", id=worker))
 
     async def limit(
-        self, kind: Literal["type", "queue", "tenant"], name: str, limit: Limit
+        self, kind: LimitKind, name: str, limit: Limit, *, declared: bool = False
     ) -> None:
         match kind:
             case "type":
@@ -65,17 +67,26 @@ class Steering(Base):
                 check_name(kind, name)
                 if limit.max_per_key is not None:
                     raise InvalidInput(f"a limit per key belongs to a function, not to a {kind}")
+                if declared:
+                    raise InvalidInput(f"code declares limits of functions, not of a {kind}")
             case _:
                 raise InvalidInput(f"a limit is set on a type, queue or tenant, not on a {kind!r}")
         await self._call(
-            "set_limit",
-            kind=kind,
-            name=name,
-            max_running=limit.max_running,
-            max_per_key=limit.max_per_key,
-            interval=limit.rate and limit.rate.interval,
-            burst=limit.rate and limit.rate.burst,
+            "set_limit", kind=kind, name=name, limit=_written(limit), declared=declared
         )
+
+    async def limits(self) -> list[LimitRecord]:
+        return [
+            LimitRecord(
+                kind=kind,
+                name=name,
+                limit=_read(said),
+                declared=_read(declared),
+                held=bool(held),
+                running=running,
+            )
+            for kind, name, said, declared, held, running in await self._call("limits")
+        ]
 
     async def _withdraw(self, ids: list[UUID]) -> list[UUID]:
         ((withdrawn, parents),) = await self._call(
@@ -98,3 +109,23 @@ def _answer(id: UUID, states: dict[UUID, str | None], withdrawn: set[UUID]) -> C
     if states[id] == "cancelled" or id in withdrawn:
         return "cancelled"
     return "requested" if states[id] is None else "ended"
+
+
+def _written(limit: Limit) -> str | None:
+    """With all that a gate needs to keep it."""
+    if limit == Limit():
+        return None
+    said: dict[str, Any] = {"max_running": limit.max_running, "max_per_key": limit.max_per_key}
+    if rate := limit.rate:
+        said |= {**msgspec.structs.asdict(rate), "interval": rate.interval}
+    return msgspec.json.encode(said).decode()
+
+
+def _read(said: str | None) -> Limit:
+    if said is None:
+        return Limit()
+    found = msgspec.json.decode(said)
+    rate = found.get("interval") and msgspec.convert(found, Rate, strict=False)
+    return Limit(
+        max_running=found["max_running"], max_per_key=found["max_per_key"], rate=rate or None
+    )

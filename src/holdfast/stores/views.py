@@ -159,6 +159,8 @@ class Views(Standings, Following):
                 started_at=self._driver.instant(row[17]),
                 last_heartbeat=self._driver.instant(row[18]),
                 tenant=row[19],
+                tenants=tuple(row[20]),
+                group_id=row[21],
             )
             for row in await self._call("workers")
         ]

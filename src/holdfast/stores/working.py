@@ -54,6 +54,8 @@ class Working(Base):
             queues=list(worker.queues),
             tags=list(worker.tags),
             capabilities=list(worker.capabilities),
+            tenants=list(worker.tenants),
+            group_id=plain(worker.group_id, 200),
             types=list(worker.types),
             priority=worker.priority,
             slots=worker.slots,

@@ -43,6 +43,12 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
                 "be positive, the period finite, and the burst must lie between 1 and the count"
             )
 
+    def __str__(self) -> str:
+        """As it would be written, `100/m`; a burst of one's own is told too."""
+        unit = next((u for u, seconds in _PERIODS.items() if seconds == self.period), None)
+        text = f"{self.count}/{unit or f'{self.period:g}s'}"
+        return text if self.burst == max(1, self.count // 10) else f"{text}, {self.burst} at once"
+
     @property
     def interval(self) -> float:
         """Seconds between two starts once the burst is used up."""
@@ -56,10 +62,26 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     max_per_key: int | None = None
     rate: Rate | None = None
 
+    @classmethod
+    def of(
+        cls,
+        max_concurrent: int | None = None,
+        max_concurrent_per_key: int | None = None,
+        rate_limit: str | None = None,
+    ) -> "Limit":
+        """In the words of those who set limits."""
+        return cls(
+            max_running=max_concurrent,
+            max_per_key=max_concurrent_per_key,
+            rate=None if rate_limit is None else Rate.parse(rate_limit),
+        )
+
     def __post_init__(self) -> None:
-        for name in ("max_running", "max_per_key"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= 1_000_000:
+        for value, word in ((self.max_running, ""), (self.max_per_key, " for a key")):
+            if value is None:
+                continue
+            if type(value) is not int or not 1 <= value <= 1_000_000:
                 raise InvalidInput(
-                    f"{name} must be from 1 to 1000000, got {value}; to stop a queue, pause it"
+                    f"max_concurrent{word} must be a whole number from 1 to 1000000, got "
+                    f"{value!r:.80}; to stop a queue, pause it"
                 )

@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from holdfast.errors import InvalidInput
 
 __all__ = [
     "PRIORITY_RANGE",
     "check_delay",
+    "check_instant",
     "check_key",
     "check_labels",
     "check_name",
+    "check_number",
     "check_priority",
     "check_run_at",
     "check_tries",
@@ -73,23 +76,37 @@ def check_priority(priority: int) -> int:
     return priority
 
 
-def check_tries(tries: int) -> int:
-    """How often a task is tried at most."""
-    if not (type(tries) is int and 1 <= tries <= 32_000):
-        raise InvalidInput(f"max_tries must be a whole number from 1 to 32000, got {tries!r:.80}")
-    return tries
-
-
-def check_run_at(run_at: datetime, delay: timedelta | None) -> datetime:
-    """When a task is due, where no delay says so."""
-    if delay is not None or run_at.tzinfo is None:
+def check_number(what: str, number: Any, least: int, most: int) -> int:
+    """A whole number; a truth value or a text is none."""
+    if type(number) is not int or not least <= number <= most:
         raise InvalidInput(
-            "run_at must be a datetime with a time zone, and comes instead of a delay; "
-            f"got run_at={run_at!r}, delay={delay!r}"
+            f"{what} must be a whole number from {least} to {most}, got {number!r:.80}"
         )
-    if run_at.year > 9000:
-        raise InvalidInput(f"run_at must lie before the year 9001, got {run_at}")
-    return run_at
+    return number
+
+
+def check_tries(tries: Any) -> int:
+    """The first try included."""
+    return check_number("max_tries", tries, 1, 32_000)
+
+
+def check_run_at(run_at: Any, delay: timedelta | None) -> datetime:
+    """When a task is due, where no delay says so."""
+    if delay is not None:
+        raise InvalidInput(f"run_at comes instead of a delay; got {run_at!r:.80} and {delay!r:.80}")
+    at = check_instant("run_at", run_at)
+    if at.year > 9000:
+        raise InvalidInput(f"run_at must lie before the year 9001, got {at}")
+    return at
+
+
+def check_instant(what: str, at: Any) -> datetime:
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InvalidInput(
+            f"{what} must be a datetime with a time zone, got {at!r:.80}; write "
+            "datetime(2030, 1, 15, 9, 30, tzinfo=UTC)"
+        )
+    return at
 
 
 def check_delay(what: str, delay: timedelta) -> timedelta:

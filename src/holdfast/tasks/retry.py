@@ -31,18 +31,22 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __post_init__(self) -> None:
         faults = []
-        if self.max_attempts is not None and not 1 <= self.max_attempts <= 32_000:
-            faults.append(f"max_attempts must be from 1 to 32000, got {self.max_attempts}")
+        tries = self.max_attempts
+        if tries is not None and not (type(tries) is int and 1 <= tries <= 32_000):
+            faults.append(f"max_attempts must be a whole number from 1 to 32000, got {tries!r:.80}")
         for name in ("initial_delay", "max_delay"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and 0 <= value <= 3e9):
-                faults.append(f"{name} must be seconds from 0 to 3e9, got {value}")
-        if not (math.isfinite(self.backoff_factor) and self.backoff_factor >= 1):
-            faults.append(f"backoff_factor must be at least 1, got {self.backoff_factor}")
-        if not 0 <= self.jitter <= 1:
-            faults.append(f"jitter must be a share from 0 to 1, got {self.jitter}")
-        if not all(isinstance(e, type) and issubclass(e, BaseException) for e in self.retry_for):
-            faults.append(f"retry_for must be a tuple of exceptions, got {self.retry_for!r:.80}")
+            if not _is_within(getattr(self, name), 0, 3e9):
+                value = getattr(self, name)
+                faults.append(f"{name} must be seconds from 0 to 3e9, got {value!r:.80}")
+        if not _is_within(self.backoff_factor, 1, math.inf):
+            faults.append(f"backoff_factor must be at least 1, got {self.backoff_factor!r:.80}")
+        if not _is_within(self.jitter, 0, 1):
+            faults.append(f"jitter must be a share from 0 to 1, got {self.jitter!r:.80}")
+        if not isinstance(self.retry_for, tuple) or not all(map(_is_error, self.retry_for)):
+            faults.append(
+                "retry_for must be a tuple of exceptions, such as (TimeoutError,), got "
+                f"{self.retry_for!r:.80}"
+            )
         if faults:
             raise InvalidInput("retry policy: " + "; ".join(faults))
 
@@ -56,6 +60,16 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         seconds = min(self.initial_delay * 2.0**growth, self.max_delay)
         moved = seconds * (1 + self.jitter * (2 * roll - 1))
         return timedelta(seconds=min(moved, self.max_delay))
+
+
+def _is_within(value: Any, least: float, most: float) -> bool:
+    """A finite number: no truth value, no timedelta, no text."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and least <= value <= most
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
 
 
 DEFAULT_RETRY = RetryPolicy()

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from holdfast.answers import Journal, WorkerRecord
 from holdfast.app.executors import Executors
+from holdfast.app.limits import Declaring
 from holdfast.errors import HoldfastError
 from holdfast.flow.asking import Asking
 from holdfast.flow.branches import watching
@@ -19,7 +20,6 @@ from holdfast.observer import Ended
 from holdfast.observers.many import Many
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Verdict
-from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Claimed
 from holdfast.testing.crashing import Crash, Life, dying, lives, mortal
 from holdfast.testing.enqueued import Enqueued
@@ -44,7 +44,6 @@ class Draining:
 
     def __init__(self, app: "AppUnderTest", enqueued: Enqueued, crashes: Sequence[Crash]) -> None:
         self.app, self.enqueued, self.crashes = app, enqueued, crashes
-        self._declared: dict[str, Limit] = {}
         self._workers = 0
         self._busy = False
 
@@ -57,7 +56,7 @@ class Draining:
         try:
             while True:  # one worker after the other, as they crash
                 store = (await self.app.home.client()).store
-                await self._declare(store)
+                await Declaring(store, self.app.known.values).declare()
                 self._workers += 1
                 record = WorkerRecord(id=new_worker_id(), name=f"worker-{self._workers}")
                 await store.register(record)
@@ -71,13 +70,6 @@ class Draining:
                         await store.revoke(lease.task, lease.fence)
         finally:
             self._busy = False
-
-    async def _declare(self, store: Store) -> None:
-        for function in self.app.known.values():
-            limit = function.traits.limit
-            if limit and self._declared.get(function.name) != limit:
-                await store.limit("type", function.name, limit)
-                self._declared[function.name] = limit
 
 
 class Hand:

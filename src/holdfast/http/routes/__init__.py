@@ -8,6 +8,7 @@ from holdfast.http.routes.history import routes as history
 from holdfast.http.routes.ingest import routes as ingest
 from holdfast.http.routes.keys import routes as keys
 from holdfast.http.routes.leases import routes as leases
+from holdfast.http.routes.limits import routes as limits
 from holdfast.http.routes.operations import routes as operations
 from holdfast.http.routes.probes import routes as probes
 from holdfast.http.routes.queues import routes as queues
@@ -24,6 +25,7 @@ ALL = [
     tasks,
     task_types,
     queues,
+    limits,
     workers,
     leases,
     recoveries,

@@ -42,4 +42,15 @@ where w.id = :id and w.status <> 'stopped'
 returning w.id
 
 -- name: set_limit
-select holdfast.set_limit(:kind, :name, :max_running, :max_per_key, :interval, :burst)
+select holdfast.set_limit(:kind, :name, :limit::text::jsonb, :declared)
+
+-- name: limits
+select
+  g.kind, g.name, g.said::text, g.declared::text, g.held,
+  case
+    when g.max_running is not null
+    then g.running - coalesce((select sum(f.n) from holdfast.freed f where f.gate = g.id), 0)::int
+  end
+from holdfast.gate g
+where g.said is not null or g.declared is not null
+order by g.kind, g.name

@@ -241,7 +241,7 @@ limit :limit
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,
   w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
-  w.tenant
+  w.tenant, w.tenants, w.group_id
 from holdfast.worker w
 order by w.started_at, w.id
 

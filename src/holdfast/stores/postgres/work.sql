@@ -1,11 +1,11 @@
 -- name: register
 insert into holdfast.worker (
-  id, tenant, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
-  tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
+  id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots, active,
+  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
 )
 values (
-  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
-  :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
+  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots, :active,
+  :status, :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update
 set

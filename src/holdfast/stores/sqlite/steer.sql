@@ -139,6 +139,18 @@ insert into gate (kind, name)
 values (:kind, :name)
 on conflict do nothing
 
+-- name: limit.declare
+update gate
+set declared = :limit
+where kind = :kind and name = :name
+returning held
+
+-- name: limit.hold
+update gate
+set held = :limit is not null
+where kind = :kind and name = :name
+returning coalesce(:limit, declared)
+
 -- name: limit.set
 update gate
 set
@@ -146,6 +158,7 @@ set
   max_per_key = :max_per_key,
   rate_interval = :interval,
   rate_burst = :burst,
+  said = :said,
   -- a slower rate before must not hold up a faster one: nobody pays for more than one burst
   rate_next = case
     when :interval is not null
@@ -214,6 +227,17 @@ select distinct b.pool, b.key, 0
 from blocked b
 join lane l on l.id = b.lane
 where l.type = :type
+
+-- name: limits
+select
+  g.kind, g.name, g.said, g.declared, g.held,
+  case
+    when g.max_running is not null
+    then g.running - coalesce((select sum(f.n) from freed f where f.gate = g.id), 0)
+  end
+from gate g
+where g.said is not null or g.declared is not null
+order by g.kind, g.name
 
 -- name: request_drain
 update worker

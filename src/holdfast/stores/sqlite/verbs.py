@@ -140,6 +140,7 @@ VERBS: dict[str, Verb] = {
     "pause": _procedure(steer.pause),
     "request_drain": _statement("request_drain", writes=True),
     "set_limit": _procedure(steer.set_limit),
+    "limits": _statement("limits", page=True),
     # views
     "get": _procedure(views.get, writes=False),
     "standing": _procedure(standing.standing, page=True),
@@ -161,7 +162,7 @@ VERBS: dict[str, Verb] = {
     "leases": _statement("leases", page=True),
     "now": _statement("now"),
     "recoveries": _statement("recoveries", {1: _uuid}, page=True),
-    "workers": _statement("workers", {5: _list, 6: _list, 7: _list, 8: _list}, page=True),
+    "workers": _statement("workers", dict.fromkeys((5, 6, 7, 8, 19), _list), page=True),
     "dead_letter_groups": _statement("dead_letter_groups", page=True),
     # keys, audits, requests
     "add_key": _statement("add_key", writes=True),

@@ -1,11 +1,11 @@
 -- name: register
 insert into worker (
-  id, tenant, name, host, pid, version, queues, tags, capabilities, types, priority, slots, active, status,
-  tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
+  id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots, active,
+  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
 )
 values (
-  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :types, :priority, :slots, :active, :status,
-  :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, :now, :now
+  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots, :active,
+  :status, :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, :now, :now
 )
 on conflict (id) do update
 set

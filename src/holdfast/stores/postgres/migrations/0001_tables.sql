@@ -58,6 +58,9 @@ create table holdfast.gate (
   rate_interval float8,                    -- seconds between two starts; null: no rate
   rate_burst int,
   rate_next timestamptz,                   -- when the bucket will be empty again
+  said jsonb,                              -- the limit in force, as it was said; null: none
+  declared jsonb,                          -- what the function's code says
+  held boolean not null default false,     -- an operator's word, which goes before the code's
   unique (kind, name)
 ) with (fillfactor = 20);
 
@@ -85,6 +88,8 @@ create table holdfast.worker (
   queues text[] not null,
   tags text[] not null,
   capabilities text[] not null,
+  tenants text[] not null,
+  group_id text not null,
   types text[] not null,
   priority int not null,
   slots int not null,

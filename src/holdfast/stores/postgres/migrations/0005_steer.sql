@@ -669,11 +669,10 @@ begin
 end $$;
 
 
--- A new limit counts what runs already.
+-- A new limit counts what runs already. p_limit is null where there is none (any more). What a function's
+-- code says is kept also while an operator's word goes before it, and holds again when that is lifted.
 
-create function holdfast.set_limit(
-  p_kind text, p_name text, p_max_running int, p_max_per_key int, p_interval float8, p_burst int
-)
+create function holdfast.set_limit(p_kind text, p_name text, p_limit jsonb, p_declared boolean)
 returns void
 language plpgsql
 as $$
@@ -681,31 +680,53 @@ as $$
 declare
   gate_id int;
   old_per_key int;
-  counts boolean := p_max_running is not null or p_interval is not null;
+  was_held boolean;
+  in_force jsonb;
+  most int;
+  most_per_key int;
+  rate float8;
+  burst int;
+  counts boolean;
   adopted int;
 begin
   perform pg_advisory_xact_lock(hashtext('holdfast.limits'));
   insert into holdfast.gate (kind, name)
   values (p_kind, p_name)
   on conflict do nothing;
-  select g.id, g.max_per_key into gate_id, old_per_key
+  select g.id, g.max_per_key, g.held, case when p_declared then p_limit else coalesce(p_limit, g.declared) end
+  into gate_id, old_per_key, was_held, in_force
   from holdfast.gate g
   where g.kind = p_kind and g.name = p_name
   for no key update;
+
+  if p_declared then
+    update holdfast.gate g set declared = p_limit where g.id = gate_id;
+    if was_held then
+      return;
+    end if;
+  else
+    update holdfast.gate g set held = p_limit is not null where g.id = gate_id;
+  end if;
+  most := (in_force ->> 'max_running')::int;
+  most_per_key := (in_force ->> 'max_per_key')::int;
+  rate := (in_force ->> 'interval')::float8;
+  burst := (in_force ->> 'burst')::int;
+  counts := most is not null or rate is not null;
 
   -- After the gate, as a claim does that waited for its gate and then interns a lane.
   update holdfast.lane_change set moved = moved + 1;
 
   update holdfast.gate g
   set
-    max_running = p_max_running,
-    max_per_key = p_max_per_key,
-    rate_interval = p_interval,
-    rate_burst = p_burst,
+    said = in_force,
+    max_running = most,
+    max_per_key = most_per_key,
+    rate_interval = rate,
+    rate_burst = burst,
     -- a slower rate before must not hold up a faster one: nobody pays for more than one burst
     rate_next = case
-      when p_interval is not null and g.rate_next is not null
-      then least(g.rate_next, holdfast.clock() + make_interval(secs => p_burst * p_interval))
+      when rate is not null and g.rate_next is not null
+      then least(g.rate_next, holdfast.clock() + make_interval(secs => burst * rate))
     end
   where g.id = gate_id;
 
@@ -716,7 +737,7 @@ begin
   end
   where case p_kind when 'type' then l.type when 'queue' then l.queue else l.tenant end = p_name;
 
-  if p_max_running is not null then
+  if most is not null then
     with held as (
       select e.id
       from holdfast.lease e
@@ -737,7 +758,7 @@ begin
   end if;
 
   -- Tasks that were let in under a wider limit, or none, line up again, in their places.
-  if p_max_per_key < coalesce(old_per_key, p_max_per_key + 1) then
+  if most_per_key < coalesce(old_per_key, most_per_key + 1) then
     with gone as (
       delete from holdfast.ready r
       using holdfast.lane l

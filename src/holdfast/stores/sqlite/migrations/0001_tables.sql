@@ -53,6 +53,9 @@ create table gate (
   rate_interval real,                      -- seconds between two starts; null: no rate
   rate_burst integer,
   rate_next integer,                       -- when the bucket will be empty again
+  said text,                               -- the limit in force, as it was said; null: none
+  declared text,                           -- what the function's code says
+  held integer not null default 0,         -- an operator's word, which goes before the code's
   unique (kind, name)
 ) strict;
 
@@ -80,6 +83,8 @@ create table worker (
   queues text not null,
   tags text not null,
   capabilities text not null,
+  tenants text not null,
+  group_id text not null,
   types text not null,
   priority integer not null,
   slots integer not null,

@@ -130,6 +130,8 @@ select
   w.capabilities,
   w.queues,
   w.tags,
+  w.tenants,
+  w.group_id,
   w.slots as max_concurrent,
   coalesce(h.held, 0) as active,
   w.version,

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from holdfast.stores.sqlite.procedures.endings import end, wake
 from holdfast.stores.sqlite.procedures.later import enter
 from holdfast.stores.sqlite.session import Session, bytes_of
@@ -122,37 +124,43 @@ def pause(s: Session, *, queue: str, paused: bool) -> list[tuple[Any, ...]]:
 
 
 def set_limit(
-    s: Session,
-    *,
-    kind: str,
-    name: str,
-    max_running: int | None,
-    max_per_key: int | None,
-    interval: float | None,
-    burst: int | None,
+    s: Session, *, kind: str, name: str, limit: str | None, declared: bool
 ) -> list[tuple[Any, ...]]:
-    """A new limit counts what runs already."""
-    s.run("lane.moved")
+    """A new limit counts what runs already. None: there is none (any more). What a function's code
+    says is kept also while an operator's word goes before it, and holds again when that is
+    lifted."""
     s.run("limit.add", kind=kind, name=name)
+    if not declared:
+        limit = s.value("limit.hold", kind=kind, name=name, limit=limit)
+    elif s.value("limit.declare", kind=kind, name=name, limit=limit):
+        return NOTHING
+    _enforce(s, kind, name, limit)
+    return NOTHING
+
+
+def _enforce(s: Session, kind: str, name: str, said: str | None) -> None:
+    limit: dict[str, Any] = msgspec.json.decode(said) if said else {}
+    max_running, interval = limit.get("max_running"), limit.get("interval")
+    s.run("lane.moved")
     gate = s.value(
         "limit.set",
         kind=kind,
         name=name,
+        said=said,
         max_running=max_running,
-        max_per_key=max_per_key,
+        max_per_key=limit.get("max_per_key"),
         interval=interval,
-        burst=burst,
+        burst=limit.get("burst"),
     )
     counts = max_running is not None or interval is not None
     s.run("limit.close" if counts else "limit.open", kind=kind, name=name, gate=gate)
     if max_running is not None:
         adopted = s.rows("limit.adopt", kind=kind, name=name, gate=gate)
         s.run("limit.count", gate=gate, n=len(adopted))
-    if max_per_key is not None:
+    if limit.get("max_per_key") is not None:
         _line_up(s, name)
     if kind == "type":
         s.run("limit.nudge", type=name)  # keys that were full may have room now
-    return NOTHING
 
 
 def _line_up(s: Session, type: str) -> None:

@@ -1,0 +1,150 @@
+"""What is asked of an app about tasks that are there: their ends, lists, dead letters, leases; and
+queues and limits."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.answers import Cancelling, Ending, LeaseView, LimitKind, Page, TaskFilter
+from holdfast.client import AnyTask, Client, task_id
+from holdfast.errors import InvalidInput
+from holdfast.explain import Reason, explain
+from holdfast.function import Function
+from holdfast.observer import Observer
+from holdfast.observers.many import Many
+from holdfast.tasks.task import Task, TaskStatus
+from holdfast.upkeep.letters import tell_of_recovered
+
+if TYPE_CHECKING:
+    from holdfast.desk.local import LocalDesk
+    from holdfast.desk.papers import LimitView
+
+__all__ = ["Operating"]
+
+
+class Operating:
+    """A part of `Holdfast`."""
+
+    observers: tuple[Observer, ...]
+
+    async def _client(self) -> Client:
+        raise NotImplementedError
+
+    async def desk(self) -> "LocalDesk":
+        raise NotImplementedError
+
+    @property
+    def default_tries(self) -> int:
+        raise NotImplementedError
+
+    async def wait_for(self, task: AnyTask, timeout: float | timedelta | None = None) -> Ending:
+        return await (await self._client()).wait_for(task, timeout=timeout)
+
+    async def state_of(self, task: AnyTask) -> Task:
+        return await (await self._client()).state_of(task)
+
+    async def explain(self, task: AnyTask) -> list[Reason]:
+        """Why it is not running, most important first, and what to do."""
+        store = (await self._client()).store
+        return explain(await store.standing(task_id(task)), await store.workers())
+
+    async def cancel(self, task: AnyTask) -> Cancelling:
+        return await (await self._client()).cancel(task)
+
+    async def retry(self, task: AnyTask) -> bool:
+        """A new life for what failed or was cancelled; what waits for its time goes ahead."""
+        return bool(await (await self._client()).retry([task]))
+
+    async def list_tasks(
+        self,
+        *,
+        status: TaskStatus | str | None = None,
+        queue: str | None = None,
+        type: str | None = None,
+        tenant: str | None = None,
+        tag: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        try:
+            wanted = None if status is None else TaskStatus(status)
+        except ValueError:
+            raise InvalidInput(f"status {status!r} is none of {', '.join(TaskStatus)}") from None
+        filter = TaskFilter(status=wanted, queue=queue, type=type, tenant=tenant, tag=tag)
+        client = await self._client()
+        return await client.store.list_tasks(filter, cursor=cursor, limit=limit)
+
+    async def list_dead_letters(self, *, queue: str | None = None, limit: int = 50) -> list[Task]:
+        return (await self.list_tasks(status=TaskStatus.FAILED, queue=queue, limit=limit)).tasks
+
+    async def replay_dead_letter(self, task: AnyTask) -> bool:
+        """Give a task that failed for good a new life, with all its tries."""
+        state = await self.state_of(task)
+        return state.status is TaskStatus.FAILED and await self.retry(task)
+
+    async def discard_dead_letter(self, task: AnyTask) -> bool:
+        return bool(await (await self._client()).store.discard([task_id(task)]))
+
+    async def active_leases(self, limit: int = 500) -> list[LeaseView]:
+        return await (await self._client()).store.leases(limit=limit)
+
+    async def reset_expired_leases(self) -> int:
+        """Take back what dead workers held, now. Workers do so by themselves all the time."""
+        store, count = (await self._client()).store, 0
+        while recovered := await store.recover(default_tries=self.default_tries):
+            count += len(recovered)
+            await tell_of_recovered(store, Many(self.observers), recovered)
+        return count
+
+    async def pause_queue(self, queue: str) -> None:
+        await (await self._client()).store.pause(queue)
+
+    async def resume_queue(self, queue: str) -> None:
+        await (await self._client()).store.resume(queue)
+
+    async def queue_depth(self, queue: str | None = None) -> int:
+        """How many tasks wait: in one queue, or in all."""
+        loads = await (await self._client()).store.queue_loads()
+        return sum(
+            load.ready + load.scheduled + load.blocked
+            for load in loads
+            if queue in (None, load.queue)
+        )
+
+    async def limits(self) -> "list[LimitView]":
+        """All limits in force, and whether an operator or a function's code set them."""
+        return await (await self.desk()).limits()
+
+    async def set_limit(
+        self,
+        kind: LimitKind,
+        name: "str | Function[..., Any, Any]",
+        *,
+        max_concurrent: int | None = None,
+        max_concurrent_per_key: int | None = None,
+        rate_limit: str | None = None,
+    ) -> "LimitView":
+        """Limit a `"type"` (a function), a `"queue"` or a `"tenant"` across all workers, in place
+        of the limit before. On a function it goes before what its code says, until it is lifted.
+        """
+        from holdfast.desk.papers import LimitWish
+
+        wish = LimitWish(
+            kind=kind,
+            name=_name(name),
+            max_concurrent=max_concurrent,
+            max_concurrent_per_key=max_concurrent_per_key,
+            rate_limit=rate_limit,
+        )
+        return await (await self.desk()).set_limit(wish)
+
+    async def lift_limit(
+        self, kind: LimitKind, name: "str | Function[..., Any, Any]"
+    ) -> "LimitView | None":
+        """Take back what `set_limit` said. Answers what the code says, which holds again."""
+        from holdfast.desk.papers import LimitPlace
+
+        return await (await self.desk()).lift_limit(LimitPlace(kind=kind, name=_name(name)))
+
+
+def _name(name: "str | Function[..., Any, Any]") -> str:
+    return name.name if isinstance(name, Function) else name
