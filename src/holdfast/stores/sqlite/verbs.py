@@ -162,7 +162,7 @@ VERBS: dict[str, Verb] = {
     "leases": _statement("leases", page=True),
     "now": _statement("now"),
     "recoveries": _statement("recoveries", {1: _uuid}, page=True),
-    "workers": _statement("workers", dict.fromkeys((5, 6, 7, 8, 19), _list), page=True),
+    "workers": _statement("workers", dict.fromkeys((5, 6, 7, 8, 20), _list), page=True),
     "dead_letter_groups": _statement("dead_letter_groups", page=True),
     # keys, audits, requests
     "add_key": _statement("add_key", writes=True),
