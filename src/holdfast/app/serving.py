@@ -106,7 +106,7 @@ async def _serve(
     functions: Registry = app.functions if wanted.functions is None else wanted.functions
     record = _record(name, wanted, settings, who, app, functions)
     told = [observer.for_worker(name, lifecycle.overview) for observer in observers]
-    observer = Many([LogObserver(name), *told])
+    observer = Many([LogObserver(name, app.home.clock), *told])
     executors = Executors(
         freed=lambda: worker.freed(), spawn_suspects=wanted.spawn_suspects or False
     )
