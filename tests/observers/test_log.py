@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from holdfast.answers import Recovered
+from holdfast.clock import ManualClock
 from holdfast.ids import new_grant, new_id
 from holdfast.observers.log import LogObserver, TextFormatter
 from holdfast.tasks.lane import Lane
@@ -23,22 +24,15 @@ def some(number: int, type: str = "shop:send") -> list[Claimed]:
     ]
 
 
-class Seconds:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def seconds() -> Seconds:
-    return Seconds()
-
-
-@pytest.fixture
-def observer(seconds: Seconds, caplog: pytest.LogCaptureFixture) -> LogObserver:
+def observer(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> LogObserver:
     caplog.set_level(logging.INFO, "holdfast.worker")
-    return LogObserver("w", seconds)
+    return LogObserver("w", clock)
 
 
 @pytest.fixture
@@ -60,13 +54,13 @@ def test_a_few_claims_are_named_one_by_one(observer, lines):
     ]
 
 
-def test_many_claims_are_one_line_a_second(observer, lines, seconds):
+def test_many_claims_are_one_line_a_second(observer, lines, clock):
     observer.claimed([*some(300), *some(20, "shop:charge")])
     assert lines() == ["worker w claimed 320 tasks: 300 x shop:send, 20 x shop:charge"]
     for _ in range(1000):
         observer.claimed(some(1))
     assert lines() == []
-    seconds.now += 1
+    clock.advance(1)
     observer.claimed(some(1))
     assert lines() == ["worker w claimed 1001 tasks: 1001 x shop:send"]
     observer.claimed(some(9))

@@ -111,7 +111,7 @@ async def _serve(
     functions: Registry = app.functions if wanted.functions is None else wanted.functions
     record = _record(name, wanted, settings, who, app, functions)
     told = [observer.for_worker(name, lifecycle.overview) for observer in observers]
-    observer = Many([LogObserver(name), *told])
+    observer = Many([LogObserver(name, app.home.clock), *told])
     spawns = bool(wanted.spawn_suspects) and not app.home.is_in_memory
     executors = Executors(freed=lambda: worker.freed(), spawn_suspects=spawns)
     try:

@@ -29,13 +29,22 @@ class Limits(Base):
         said = {"max_concurrent": wish.max_concurrent, "rate_limit": wish.rate_limit}
         per_key = wish.max_concurrent_per_key
         await self._limit("limit.set", place, limit, **said, max_concurrent_per_key=per_key)
-        return next(one for one in await self.limits() if (one.kind, one.name) == place)
+        if found := await self._at(place):
+            return found
+        kind, name = place  # somebody lifted it meanwhile
+        return _view(
+            LimitRecord(
+                kind=kind, name=name, limit=limit, declared=Limit(), held=True, running=None
+            )
+        )
 
     async def lift_limit(self, place: LimitPlace) -> LimitView | None:
         where = self._place(place.kind, place.name)
         await self._limit("limit.lift", where, Limit())
-        found = (one for one in await self.limits() if (one.kind, one.name) == where)
-        return next(found, None)
+        return await self._at(where)
+
+    async def _at(self, place: Place) -> LimitView | None:
+        return next((one for one in await self.limits() if (one.kind, one.name) == place), None)
 
     async def _limit(self, verb: str, place: Place, limit: Limit, **said: str | int | None) -> None:
         kind, name = place

@@ -2,16 +2,15 @@
 
 import json
 import logging
-import math
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Recovered
+from holdfast.clock import Clock
 from holdfast.context import Context, entered
 from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.tasks.lifecycle import Verdict
@@ -24,18 +23,18 @@ _formatter = logging.Formatter()
 
 
 _NAMED = 3  # so many tasks are named one by one; of more, how many they are
-_QUIET = 1.0  # seconds between two lines about claims
+_QUIET = 1_000_000  # microseconds between two lines about claims
 
 
 class LogObserver(Observer):
     """Claims, renewals, lost leases, failures and recoveries: a line for each batch, and about
     claims at most one a second. What each task went through is in its history."""
 
-    def __init__(self, worker: str, now: Callable[[], float] = time.monotonic) -> None:
-        self._worker, self._now = worker, now
+    def __init__(self, worker: str, clock: Clock) -> None:
+        self._worker, self._clock = worker, clock
         self._untold: list[Claimed] = []
         self._more: Counter[str] = Counter()
-        self._told_at = -math.inf
+        self._told_at: int | None = None
         self._lock = threading.Lock()  # renewals come from a thread of their own
 
     def claimed(self, tasks: Sequence[Claimed]) -> None:
@@ -44,7 +43,7 @@ class LogObserver(Observer):
         with self._lock:
             self._untold += tasks[: _NAMED - len(self._untold)]
             self._more.update(task.lane.type for task in tasks)
-        if self._now() - self._told_at >= _QUIET:
+        if self._told_at is None or self._clock.boot() - self._told_at >= _QUIET:
             self._tell_claims()
 
     def rested(self, seconds: float) -> None:
@@ -55,7 +54,7 @@ class LogObserver(Observer):
             return
         with self._lock:
             untold, more, self._untold, self._more = self._untold, self._more, [], Counter()
-            self._told_at = self._now()
+            self._told_at = self._clock.boot()
         if more.total() > _NAMED:
             types = ", ".join(f"{many} x {type}" for type, many in more.most_common(_NAMED))
             others = ", ..." if len(more) > _NAMED else ""
