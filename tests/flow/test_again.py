@@ -70,9 +70,7 @@ async def another_error(ask: Ask) -> list[Any]:
 
 
 async def nested(ask: Ask) -> list[Any]:
-    first, second = await asyncio.gather(
-        asyncio.gather(*map(ask, NAMES[:2])), _all(ask, NAMES[2:])
-    )
+    first, second = await asyncio.gather(asyncio.gather(*map(ask, NAMES[:2])), _all(ask, NAMES[2:]))
     return [*first, *second]
 
 
