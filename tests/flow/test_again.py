@@ -196,14 +196,17 @@ async def test_whoever_hears_of_a_failure_elsewhere_may_act_on_it(bench: Bench) 
     async def flow() -> list[Any]:
         shared = asyncio.create_task(Holdfast.step("shared", flaky, "shared"))
 
+        pause = asyncio.create_task(Holdfast.sleep(0.02))
+
         async def careful() -> Any:
             try:
                 return await shared
             except StepFailed:
+                await pause
                 return await Holdfast.step("instead", flaky, "instead")
 
         async def late() -> Any:
-            await Holdfast.sleep(0.05)
+            await Holdfast.sleep(0.1)
             return await Holdfast.step("late", flaky, "late")
 
         return list(await asyncio.gather(careful(), late()))
@@ -358,3 +361,101 @@ async def test_a_child_that_was_told_to_end_and_has_not_yet_gets_its_new_life(
         go.set()
         assert await task.result(timeout=60) == ["at last", "fine"]
     assert number_of(bench, "stubborn") == 1
+
+
+async def test_a_child_that_was_given_up_because_of_a_failure_goes_on_without_it(
+    bench: Bench, no_linger: None
+) -> None:
+    flaky, begun, go = Flaky(bad=1), asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable(name="child", queue="children")
+    async def child() -> str:
+        begun.set()
+        await go.wait()
+        return "child"
+
+    async def bad() -> str:
+        await begun.wait()
+        return await flaky("bad")
+
+    async def tell() -> None:
+        go.set()
+
+    @bench.app.durable(name="flow", retry_policy=policy(2))
+    async def flow() -> list[Any]:
+        below = asyncio.create_task(child())
+        first = asyncio.create_task(Holdfast.step("bad", bad))
+        await asyncio.wait({first})
+        if first.exception():
+            below.cancel()
+            await Holdfast.sleep(0.02)
+            await Holdfast.step("tell", tell)
+        return [first.result(), await below]
+
+    async with bench.worker(max_concurrency=1), bench.worker(queues=["children"]):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == ["bad", "child"]
+    assert number_of(bench, "child") == 1
+
+
+async def test_answers_that_are_told_again_keep_their_new_order(bench: Bench) -> None:
+    """In the second attempt what had succeeded comes first, and does so in the third."""
+    flaky, orders = Flaky(bad=1), []
+
+    @bench.app.durable(name="flow", retry_policy=policy(3))
+    async def flow() -> Any:
+        tasks = {
+            asyncio.create_task(Holdfast.step(name, flaky, name), name=name)
+            for name in ("bad", "good")
+        }
+        order: list[str] = []
+        while tasks:
+            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            order += sorted(task.get_name() for task in done)
+            for task in done:
+                task.result()
+        await Holdfast.step("order", flaky, "/".join(order))
+        orders.append(order)
+        if len(orders) == 1:
+            raise LookupError("once more")
+        return order
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == orders[0]
+    assert flaky.calls == {"bad": 2, "good": 1, "/".join(orders[0]): 1}
+
+
+async def test_a_function_is_not_put_down_while_a_step_cannot_be_stopped(
+    bench: Bench, no_linger: None
+) -> None:
+    flaky, begun, go = Flaky(bad=1), threading.Event(), threading.Event()
+
+    def slow() -> str:
+        flaky.calls["slow"] += 1
+        begun.set()
+        assert go.wait(60)
+        return "slow"
+
+    async def bad() -> str:
+        await until(begun.is_set)
+        asyncio.get_running_loop().call_later(0.2, go.set)
+        return await flaky("bad")
+
+    async def group() -> list[Any]:
+        async with asyncio.TaskGroup() as group:
+            asks = [("slow", slow), ("bad", bad)]
+            tasks = [group.create_task(Holdfast.step(name, act)) for name, act in asks]
+        return [task.result() for task in tasks]
+
+    @bench.app.durable(name="flow", retry_policy=policy(2))
+    async def flow() -> list[Any]:
+        found = await asyncio.gather(group(), Holdfast.sleep(0.5), return_exceptions=True)
+        if isinstance(found[0], BaseException):
+            raise found[0]
+        return found[0]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == ["slow", "bad"]
+    assert flaky.calls == {"slow": 1, "bad": 2}
