@@ -160,7 +160,7 @@ async def test_a_branch_that_goes_on_does_not_act_on_the_failures_of_others(benc
         for one in found:
             if isinstance(one, BaseException):
                 raise one
-        return found
+        return list(found)
 
     async with bench.worker():
         task = await bench.app.dispatch(flow)
@@ -453,7 +453,7 @@ async def test_a_function_is_not_put_down_while_a_step_cannot_be_stopped(
         found = await asyncio.gather(group(), Holdfast.sleep(0.5), return_exceptions=True)
         if isinstance(found[0], BaseException):
             raise found[0]
-        return found[0]
+        return list(found[0])
 
     async with bench.worker():
         task = await bench.app.dispatch(flow)
