@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, TaskFailed, current
+from holdfast import Holdfast, RetryPolicy, TaskFailed, current
 from holdfast.testing import AppUnderTest
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/durable-functions.md").read_text()
@@ -54,7 +54,7 @@ def load(examples: list[str]) -> dict[str, Any]:
     names: dict[str, Any] = {
         **{function.__name__: function for function in OURS},
         "__name__": "durable_functions_page", "Holdfast": Holdfast, "TaskFailed": TaskFailed,
-        "asyncio": asyncio, "current": current,
+        "RetryPolicy": RetryPolicy, "asyncio": asyncio, "current": current,
     }  # fmt: skip
     for example in examples:
         exec(compile(example, "durable-functions.md", "exec"), names)
@@ -90,6 +90,7 @@ RESULTS: dict[str, tuple[list[Any], Any]] = {
     "count_down": ([3], "lift-off"),
     "nightly": ([7], "receipt 7"),
     "book": (["Rome"], re.compile(r"Rome is off: [\w.]+\.Declined$")),
+    "three_rates": ([], [1.5, 1.5, 1.5]),
     "welcome": (["Ada"], "mailed survey for Ada"),
     "greet": (["Ada"], "welcome, Ada"),
 }  # fmt: skip
@@ -119,6 +120,20 @@ async def test_what_is_done_is_not_done_again(shop, app: AppUnderTest):
     app.assert_enqueued(shop["charge"], count=0)
     assert await task.result(timeout=30) == "mailed receipt 7"
     assert did == ["reserve 7", "mail receipt 7"]
+
+
+async def test_what_failed_side_by_side_runs_again_and_the_rest_does_not(shop, app: AppUnderTest):
+    async def flaky(name: str) -> float:
+        did.append(name)
+        if name != "CHF" and did.count(name) == 1:
+            raise ConnectionError(name)
+        return 2.0
+
+    shop["get_rate"] = flaky
+    task = await app.dispatch(shop["three_rates"])
+    await app.run_for("1h")
+    assert await task.result(timeout=30) == [2.0, 2.0, 2.0]
+    assert sorted(did) == ["CHF", "EUR", "EUR", "USD", "USD"]
 
 
 async def test_a_person_approves(shop, app: AppUnderTest):

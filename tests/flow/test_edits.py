@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, TaskCancelled
+from holdfast import Holdfast, Snooze, TaskCancelled
 from holdfast.tasks.task import TaskStatus
 from tests.flow.acts import journal, reason_of, status
 from tests.work.bench import Bench, until
@@ -74,15 +74,21 @@ async def ends_early(child: Any, _: Any) -> list[Any]:
     return [await step("a")]
 
 
+async def begins_anew(child: Any, _: Any) -> None:
+    await step("a")
+    await Holdfast.continue_as_new()
+
+
 FITS = [old, added_behind, added_before_patched, reordered]
 PARKS: list[tuple[Body, str, str | None]] = [
     (added_before, "step a", "step new"),
     (removed, "step b", None),
     (removed_child, "child", None),
     (renamed, "step a", "step A"),
-    (other_arguments, "child", "child"),
+    (other_arguments, "child, with other arguments (", "child, with other arguments ("),
     (renamed_child, "child", "other"),
     (ends_early, "step b", None),
+    (begins_anew, "step b", None),
 ]
 
 
@@ -157,6 +163,24 @@ async def test_an_edit_that_does_not_fit_is_parked_and_released_when_it_is_mende
     app, _ = _app(bench, old)
     assert await app.retry(task)
     async with bench.worker(app):
+        assert await task.result(timeout=60) == ["a", 1, "b", "on", "c"]
+    assert ran == ["a", "b", "c"]
+
+
+async def test_a_snooze_keeps_what_is_recorded(bench: Bench, no_linger: None) -> None:
+    """It is an attempt that ends early: code that snoozes first is in no disagreement."""
+    task = await _in_flight(bench)
+    snoozed: list[int] = []
+
+    async def snoozes(child: Any, _: Any) -> list[Any]:
+        if not snoozed:
+            snoozed.append(1)
+            raise Snooze(0.01)
+        return await old(child, _)
+
+    app, _ = _app(bench, snoozes)
+    async with bench.worker(app):
+        await app.send_signal(task, "go", "on")
         assert await task.result(timeout=60) == ["a", 1, "b", "on", "c"]
     assert ran == ["a", "b", "c"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, HoldfastError, TaskFailed
+from holdfast import Holdfast, HoldfastError, TaskFailed, current
 from holdfast.errors import StepFailed
 from holdfast.stores.flows import Flows
-from tests.flow.acts import ONCE, SOON, journal
+from tests.flow.acts import ONCE, SOON, journal, number_of
 from tests.work.bench import Bench
 
 
@@ -197,6 +197,44 @@ async def test_a_step_inside_a_step_is_refused(bench: Bench) -> None:
     async with bench.worker():
         task = await bench.app.dispatch(flow)
         assert "not inside a step" in await task.result(timeout=60)
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["first ask", "later"])
+async def test_a_thread_that_a_coroutine_started_is_told_where_to_ask(
+    bench: Bench, asked: bool
+) -> None:
+    @bench.app.durable(name="child")
+    async def child(i: int) -> int:
+        return i
+
+    async def elsewhere() -> None:
+        await Holdfast.step("x", int)
+
+    asks = (
+        lambda: child(1),
+        lambda: Holdfast.run(child(1)),
+        lambda: asyncio.run(elsewhere()),
+        lambda: current().uuid(),
+    )
+
+    @bench.app.durable(name="flow", retry_policy=ONCE)
+    async def flow() -> list[str]:
+        if asked:
+            await Holdfast.step("before", int)
+        told = []
+        for ask in asks:
+            try:
+                await asyncio.to_thread(ask)
+            except HoldfastError as error:
+                told.append(str(error))
+        return told
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        told = await task.result(timeout=60)
+    assert len(told) == len(asks)
+    assert all("await it in the function itself" in one for one in told)
+    assert number_of(bench, "child") == 0
 
 
 async def test_verbs_outside_of_a_worker_say_where_they_belong() -> None:

@@ -83,9 +83,7 @@ class Arrivals:
         """Children that have come to the end that they were told to come to when they were given
         up. They are waited for again."""
         found = [ask for ask in self.dying if ask.done() or ask.task in self.told]
-        for ask in found:
-            self.dying.discard(ask)
-            ask.dying = False
+        self.dying.difference_update(found)
         ended = [ask for ask in found if not ask.done() and ask.task]
         dead = [ask for ask in ended if ask.task and _is_dead(ask, self.told[ask.task])]
         for ask in dead:

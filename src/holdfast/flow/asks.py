@@ -33,7 +33,6 @@ class Ask(asyncio.Future[One]):
         self.unsure = False  # whether its task is ours is not known yet
         self.again = False  # it was given up, or failed in a former life: it goes on
         self.reborn = False  # so in a new life, where also what failed runs again
-        self.dying = False  # it goes on, but was told to end: that end is no answer
         self.signal: str | None = None
         self.seconds: float | None = None
         self.due: float | None = None  # by the clock of the event loop

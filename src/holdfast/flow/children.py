@@ -129,7 +129,8 @@ class Children:
             found = await surely(lambda: self._store.get_many(ids))
         for ask, task in tasks.items():
             self._judge(ask, found.get(task))
-        if noted := [ask.position for ask in asks if ask.position is not None and not ask.dying]:
+        dying = self._arrivals.dying
+        if noted := [a.position for a in asks if a.position is not None and a not in dying]:
             self._recording.add(Again(noted))
             await self._recording.flush()
         self._arrivals.look_now()
@@ -141,7 +142,6 @@ class Children:
             ask.position = ask.task = None
         elif known.cancel_requested and known.status not in _ENDED:
             # It was told to end when we gave it up: it gets a new life once it has.
-            ask.dying = True
             self._arrivals.dying.add(ask)
 
 

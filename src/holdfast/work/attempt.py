@@ -12,7 +12,7 @@ from uuid import UUID
 from holdfast import tracing
 from holdfast.answers import Ending, Journal, Written
 from holdfast.context import Asking, Context
-from holdfast.errors import LeaseLost, Parked, StoreError, TaskCancelled
+from holdfast.errors import HoldfastError, LeaseLost, Parked, StoreError, TaskCancelled
 from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import NeedsWorker, outcome_of
@@ -229,7 +229,15 @@ class Attempt:
     @property
     def flow(self) -> Flowing | None:
         """None until the journal is read."""
-        return self._flow() if self._is_read else None
+        if not self._is_read:
+            return None
+        if self.task and not _runs_on(self.task.get_loop()):
+            raise HoldfastError(
+                "a thread that a coroutine function started cannot ask for anything that is "
+                "recorded: await it in the function itself; or make the function sync, and it has "
+                "a thread of its own, with Holdfast.run"
+            )
+        return self._flow()
 
     @property
     def may_ask(self) -> bool:
@@ -399,3 +407,10 @@ class Attempt:
                 return self.settle(HandedBack())
             case _:
                 assert_never(self.why)
+
+
+def _runs_on(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
