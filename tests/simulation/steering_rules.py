@@ -1,5 +1,8 @@
 """What operators and cleanup may do."""
 
+import json
+from typing import Any
+
 from holdfast.tasks.limits import Limit
 from tests.simulation.ledger import Ledger, Step, raw
 from tests.simulation.moves import entered, must_end, must_go_on
@@ -115,10 +118,11 @@ def pause(ledger: Ledger, step: Step) -> None:
 def set_limit(ledger: Ledger, step: Step) -> None:
     """What a wider limit had let in lines up again; nothing else moves."""
     asked = step.asked
+    limit = limit_of(asked["limit"])
     lined_up = {
         was.id
         for was in step.before.values()
-        if was.place == "ready" and was.key is not None and asked["max_per_key"] is not None
+        if was.place == "ready" and was.key is not None and limit.max_per_key is not None
         and asked["name"] == ledger.tasks[was.id].type
     }  # fmt: skip
     if set(step.changed) != lined_up:
@@ -127,9 +131,14 @@ def set_limit(ledger: Ledger, step: Step) -> None:
         was = step.before[id]
         must_go_on(ledger, step, id, "blocked", was.tries, bool(was.alone))
     ledger.world.sometimes("a lower limit sent tasks back behind their keys", bool(lined_up))
-    rate = RATES.get((asked["interval"], asked["burst"]))
-    ledger.limits.set(
-        asked["kind"],
-        asked["name"],
-        Limit(max_running=asked["max_running"], max_per_key=asked["max_per_key"], rate=rate),
+    ledger.limits.set(asked["kind"], asked["name"], limit)
+
+
+def limit_of(said: str | None) -> Limit:
+    """Read without the help of those who wrote it."""
+    asked: Any = json.loads(said) if said else {}
+    return Limit(
+        max_running=asked.get("max_running"),
+        max_per_key=asked.get("max_per_key"),
+        rate=RATES[asked["interval"], asked["burst"]] if "interval" in asked else None,
     )
