@@ -76,11 +76,15 @@ async def parent(name: str = "parent") -> list[str]:
     return [await kid(name), *await kid.map([f"{name} {n}" for n in (1, 2)])]
 
 
+async def send(name: str) -> None:
+    await app.dispatch(kid, name)
+
+
 @app.durable
 async def dispatches(name: str = "dispatches") -> None:
-    await app.dispatch(kid, f"{name} before")
+    await asyncio.gather(send("one"), send("another"))
     await wait(name)
-    await app.dispatch(kid, f"{name} behind")
+    await app.dispatch(kid, "one behind")
 
 
 @app.durable

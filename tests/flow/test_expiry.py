@@ -91,3 +91,23 @@ async def test_a_child_that_nobody_serves_wakes_its_parent_when_it_expires(
         task = await bench.app.dispatch(parent)
         await waits(bench, task)
         assert await task.result(timeout=SOON) == "Expired"
+
+
+async def test_a_child_that_its_parents_worker_took_at_once_is_stopped_too(bench: Bench) -> None:
+    @bench.app.durable(expires="1s")
+    async def child(n: int) -> None:
+        if n == 9:
+            await asyncio.Event().wait()
+
+    @bench.app.durable
+    async def parent() -> str:
+        try:
+            for n in range(10):  # once its worker knows of such children and is idle, it takes them
+                await child(n)
+        except TaskFailed as failed:
+            return failed.type
+        return "done"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(parent)
+        assert await task.result(timeout=SOON) == "Expired"

@@ -63,7 +63,7 @@ async def test_the_shorter_of_two_times_counts(bench: Bench) -> None:
 
 
 async def test_a_task_that_nobody_serves_ends_soon_after_its_time(bench: Bench) -> None:
-    @bench.app.durable(queue="nobody", expires="0.5s")
+    @bench.app.durable(queue="nobody", expires="2s")
     async def unserved() -> None: ...
 
     async with bench.worker(queues=["default"]):

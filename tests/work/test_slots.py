@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast, TaskHandle
-from holdfast.tasks.task import TaskStatus
+from holdfast.app.executors import Executors
+from holdfast.tasks.task import Claimed, TaskStatus
 from holdfast.work import solitude
+from holdfast.work.slots import Slots
 from tests.work.bench import Bench, Watcher, until
 
 LONG = timedelta(minutes=10)
@@ -64,6 +66,53 @@ async def test_what_must_run_alone_runs_as_the_only_one(
     assert [company.met[i] for i in range(3)] == [set(), set(), set()]
     assert any(company.met[i] for i in range(100, 140)), "the others ran side by side"
     assert await bench.ends(suspects[0]) == ["lost", "done"]
+
+
+async def test_a_suspect_that_turned_out_to_need_the_worker_does_not_start_in_company(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it was taken it was to run in a process; before it started another one like it left
+    there, for the worker's own."""
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
+    taking, take = False, Slots.take
+
+    def watched(slots: Slots, tasks: Sequence[Claimed]) -> None:
+        nonlocal taking
+        taking = True
+        take(slots, tasks)
+        taking = False
+
+    monkeypatch.setattr(Slots, "take", watched)
+    monkeypatch.setattr(Executors, "isolates", lambda *_: taking)
+    company, began, over = Company(), asyncio.Event(), asyncio.Event()
+
+    watcher = Watcher()
+    app = bench.new_app(observers=[watcher])
+
+    @app.durable
+    async def busy() -> None:
+        company.inside.add(100)
+        began.set()
+        await over.wait()
+        company.inside.remove(100)
+
+    @app.durable
+    async def work(i: int) -> None:
+        await company.visit(i)
+
+    suspects = await app.dispatch_many([work.call(i) for i in range(3)])
+    await lose_in_company(bench, suspects)
+    await app.pause_queue("default")
+    ahead = await app.dispatch(busy.options(queue="other"))
+    async with bench.worker(app):
+        await began.wait()
+        await app.resume_queue("default")
+        await until(lambda: len(watcher.of("claimed")) >= 2)
+        over.set()
+        await ahead.result(timeout=60)
+        for task in suspects:
+            await task.result(timeout=60)
+    assert company.met == {0: set(), 1: set(), 2: set()}
 
 
 async def test_one_that_hangs_while_it_is_alone_holds_up_nobody(
