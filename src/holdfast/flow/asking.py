@@ -215,7 +215,7 @@ class Asking(Flow):
         ask.signal, ask.seconds = name, timeout
         one = await self.begin(ask)
         if one.how == "due":
-            raise TimeoutError(f"no signal {name!r} within {timeout:g} s")
+            raise self.raises(TimeoutError(f"no signal {name!r} within {timeout:g} s"), ask)
         return decode(bytes(one.result), type)
 
     async def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """How an attempt of a durable function ends, and what of it counts for the next one."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -10,6 +11,9 @@ from holdfast.flow.parking import disagreement
 from holdfast.flow.pump import Pump, has_failed
 
 __all__ = ["Ending"]
+
+logger = logging.getLogger("holdfast.flow")
+_PATIENCE = 10.0  # seconds that steps have to end in, beside a function that has failed
 
 
 class Ending(Pump):
@@ -28,16 +32,29 @@ class Ending(Pump):
     async def let_steps_end(self) -> None:
         """The function failed, and asks for nothing any more. Steps that are under way are waited
         for, since the next attempt must not run them a second time meanwhile: what succeeded is
-        recorded, what failed or was cancelled runs again."""
+        recorded, what failed or was cancelled runs again. Coroutines that take long are cancelled;
+        threads cannot be."""
         self.freeze()
         if self._pump:
             if self._can_stop:
                 self._pump.cancel()
             await asyncio.wait({self._pump})
         if self._arrivals.under_way:
+            await asyncio.wait(self._arrivals.under_way, timeout=_PATIENCE)
+        for ask in self.open.values():
+            if ask.running and not ask.running.done():
+                self._end_step(ask)
+        if self._arrivals.under_way:
             await asyncio.wait(self._arrivals.under_way)
         self._keep(self._arrivals.ran)
         self._arrivals.ran.clear()
+
+    def _end_step(self, ask: Ask) -> None:
+        """It goes on for long, beside a function that has failed."""
+        if ask.lasts:
+            logger.warning("task %s failed, and waits for its %s", self._lease.task, ask.key)
+        elif ask.running:
+            ask.running.cancel()
 
     async def escape(self, error: BaseException) -> None:
         """The attempt failed with this. What it let through, and what it did nothing about, is no
@@ -59,7 +76,7 @@ class Ending(Pump):
         escaped = set(map(id, parts))
         asks = self._faults.asks
         asks += [ask for raised, ask in self._raised if id(raised) in escaped]
-        if self._last_due and any(isinstance(one, TimeoutError) for one in parts):
+        if self._last_due and any(map(_is_of_a_timer, parts)):
             asks.append(self._last_due)
         for ask in asks:
             position = self._place_of(ask)
@@ -116,6 +133,12 @@ class Ending(Pump):
         if self._led:
             self._led.cancel()
         return self._given_up
+
+
+def _is_of_a_timer(error: BaseException) -> bool:
+    """Whether `asyncio.timeout` or `wait_for` raised it: others raise such errors of their own."""
+    caused = isinstance(error.__cause__, asyncio.CancelledError)
+    return isinstance(error, TimeoutError) and caused
 
 
 def _parts_of(error: BaseException) -> list[BaseException]:

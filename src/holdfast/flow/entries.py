@@ -91,7 +91,8 @@ class Abandoned(msgspec.Struct, frozen=True, tag="abandoned", tag_field="is"):
 class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="is", omit_defaults=True):
     """An attempt failed, and nothing that is recorded was done about these: steps and timeouts
     whose failures count no more, children that were given up and go on; `later` are children that
-    failed: they run again in the next life only. `life`: written by that life, as its fence."""
+    failed: they run again in the next life only. `life`: written by that life, as the
+    fence of the one before."""
 
     asks: list[int]
     later: list[int] = []

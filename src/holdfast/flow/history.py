@@ -157,7 +157,8 @@ class History:
 
     def rebirth(self, life: int) -> Dropped | None:
         """What a new life begins with: children that failed run again, and those that were under
-        way, since they may have been ended with the function. None: it has begun before."""
+        way, since they may have been ended with the function. None: it has begun before. Written
+        also where there are none: what this life itself begins is not its former one's."""
         if life in self._lives:
             return None
         mine = (b for b in self.begun.values() if b.asked.what == "child")
@@ -166,8 +167,7 @@ class History:
             for b in mine
             if not b.came and b.abandoned is None and b.task == b.asked.task
         }
-        asks = sorted(self.later | under_way)
-        return Dropped(asks, life=life) if asks else None
+        return Dropped(sorted(self.later | under_way), life=life)
 
     # ── what is handed out ───────────────────────────────────────────────────────────────────
 

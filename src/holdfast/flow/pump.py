@@ -56,7 +56,8 @@ class Pump:
         self._history = History(journal.steps, journal.ages) if journal else History()
         self._recording = Recording(store, self._lease, self._history.next_position)
         context = host.context
-        if context.claimed.reborn and (dropped := self._history.rebirth(context.since)):
+        life = context.claimed.life
+        if life and (dropped := self._history.rebirth(life)):
             self._history.drop(dropped)
             self._recording.add(dropped, decides=True, stays=True)
         self._effects = Effects(
@@ -137,7 +138,8 @@ class Pump:
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except Parked as disagreed:
-            self._host.stop_for(parked(disagreed))
+            if not self.closed:
+                self._host.stop_for(parked(disagreed))
         except BaseException as fault:
             if not isinstance(fault, LeaseLost):
                 logger.exception("task %s: its flow cannot go on", self._lease.task)
@@ -148,7 +150,8 @@ class Pump:
         if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
             await self._children.record(timers, self.loop.time())
         await self._recording.flush()
-        self._host.stop_for(waiting)
+        if not self.closed:  # else it has failed meanwhile
+            self._host.stop_for(waiting)
 
     async def _quiet(self) -> None:
         """Until the function can go no further."""

@@ -255,8 +255,8 @@ class Working(Base):
         try:
             rows = await self._call("past", ids=again)
             past = {self._driver.uuid(id): _past(*facts) for id, *facts in rows}
-        except StoreError:  # they are granted, and must be run: each looks for itself
-            past = {id: {"recorded": True} for id in again}
+        except StoreError:  # they are granted, and handed back
+            past = {id: {"recorded": True, "life": -1} for id in again}
         for place, task in enumerate(claimed):
             if facts := past.get(task.lease.task):
                 claimed[place] = msgspec.structs.replace(task, **facts)
@@ -367,12 +367,8 @@ class Working(Base):
             await self._call("wake_up", ids=ids)
 
 
-def _past(recorded: bool, fence: int | None, ended: str | None) -> dict[str, Any]:
-    return {
-        "recorded": bool(recorded),
-        "since": (fence or 0) + 1,
-        "reborn": ended in ("failed", "cancelled"),
-    }
+def _past(recorded: bool, fence: int | None, life: int | None) -> dict[str, Any]:
+    return {"recorded": bool(recorded), "since": (fence or 0) + 1, "life": life or 0}
 
 
 def _place(row: Sequence[Any]) -> tuple[int, int]:

@@ -161,7 +161,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     alone: bool = False  # lost before in company: must run as the only task of its process
     recorded: bool = False  # a durable function that has a journal
     since: int = 0  # its first fence after an end that was no loss; 0: not known
-    reborn: bool = False  # it had ended for good before, and got a new life
+    life: int = 0  # the fence with which its last life ended; 0: this is the first; -1: not known
 
     @property
     def expired(self) -> bool:

@@ -295,7 +295,7 @@ class Attempt:
         attempt, and nothing else."""
         try:
             if self.claimed.recorded and not await self._read():
-                return self.settle(HandedBack())
+                return self.settle(HandedBack())  # what it may go by is not known
             self._is_read = True
             result = await self._call()
             self._is_over = True
@@ -336,6 +336,8 @@ class Attempt:
 
     async def _read(self) -> bool:
         """The journal; False where the store is in trouble, which is nobody's fault."""
+        if self.claimed.life < 0:
+            return False
         try:
             self._journal = await self._site.store.journal(self.claimed.lease.task)
         except StoreError as error:

@@ -22,17 +22,26 @@ select t.payload
 from holdfast.task t
 where t.id = :id
 
--- Whether it has a journal, and how it ended before the losses that led here.
+-- Whether it has a journal, its last attempt that was no loss, and the last one of its former life.
 -- name: past
-select a.id, exists (select from holdfast.step s where s.id = a.id), e.fence, e.ended
+select
+  a.id,
+  exists (select from holdfast.step s where s.id = a.id),
+  (
+    select t.fence
+    from holdfast.attempt t
+    where t.id = a.id and t.ended not in ('lost', 'handed_back')
+    order by t.fence desc
+    limit 1
+  ),
+  (
+    select t.fence
+    from holdfast.attempt t
+    where t.id = a.id and t.ended in ('failed', 'cancelled')
+    order by t.fence desc
+    limit 1
+  )
 from unnest(:ids::uuid[]) as a (id)
-left join lateral (
-  select t.fence, t.ended
-  from holdfast.attempt t
-  where t.id = a.id and t.ended not in ('lost', 'handed_back')
-  order by t.fence desc, t.seq desc
-  limit 1
-) e on true
 
 -- name: steps
 select

@@ -58,15 +58,11 @@ where t.id = :id
 
 -- Whether it has a journal, and how it ended before the losses that led here.
 -- name: past
-select a.id, exists (select 1 from step s where s.id = a.id), e.fence, e.ended
-from (select :id as id) a
-left join (
-  select t.id, t.fence, t.ended
-  from attempt t
-  where t.id = :id and t.ended not in ('lost', 'handed_back')
-  order by t.fence desc, t.seq desc
-  limit 1
-) e on e.id = a.id
+select
+  :id,
+  exists (select 1 from step s where s.id = :id),
+  (select max(t.fence) from attempt t where t.id = :id and t.ended not in ('lost', 'handed_back')),
+  (select max(t.fence) from attempt t where t.id = :id and t.ended in ('failed', 'cancelled'))
 
 -- name: steps
 select s.position, s.kind, s.name, s.value, (:now - s.recorded_at) / 1e6

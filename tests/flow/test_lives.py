@@ -1,0 +1,174 @@
+"""What a new life of a durable function knows of the old one, whatever becomes of its first
+attempts; and failures that come beside something else."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Holdfast, NonRetryable, TaskFailed
+from holdfast.flow import ending
+from tests.flow.acts import ONCE, SOON, waits
+from tests.work.bench import Bench, until
+
+
+async def test_a_new_life_that_stumbles_before_its_first_ask_still_gives_its_child_one(
+    bench: Bench,
+) -> None:
+    calls: list[str] = []
+    stumbles: list[str] = []
+
+    @bench.app.durable(name="child", retry_policy=ONCE)
+    async def child() -> str:
+        calls.append("child")
+        if len(calls) == 1:
+            raise NonRetryable("not yet")
+        return "done"
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        if stumbles:
+            raise ConnectionError(stumbles.pop())
+        return await child()
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+        stumbles.append("before anything is asked for")
+        await bench.app.retry(task)
+
+        async def is_over() -> bool:
+            return str((await task.state()).status) in ("done", "failed") and not stumbles
+
+        await until(is_over)
+        assert await task.result(timeout=60) == "done"
+    assert calls == ["child", "child"]
+    assert await bench.ends(task) == ["failed", "retry", "done"]
+
+
+async def test_a_child_has_its_tries_once_in_a_life_also_where_its_parent_is_lost(
+    bench: Bench,
+) -> None:
+    calls: list[str] = []
+    lives: list[str] = []
+    held, go = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable(name="child", retry_policy=ONCE)
+    async def child() -> None:
+        calls.append("child")
+        held.set()
+        await go.wait()
+        raise NonRetryable("never")
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> None:
+        lives.append("life")
+        await Holdfast.step("first", asyncio.sleep, 0)
+        if len(lives) == 1:
+            raise NonRetryable("before there is a child")
+        await child()
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+        await bench.app.retry(task)
+        await held.wait()
+        (lease,) = [one for one in await bench.app.active_leases() if one.task == task.id] or [None]
+        if lease is not None:  # else it was put down meanwhile, and nobody can lose it
+            store = (await bench.app.home.client()).store
+            assert await store.revoke(task.id, lease.fence)
+            await store.recover(10)
+        go.set()
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+    assert calls == ["child"]
+
+
+async def test_a_timeout_that_was_acted_on_stays_where_a_stranger_times_out(bench: Bench) -> None:
+    done: list[str] = []
+    tries: list[str] = []
+
+    async def effect(what: str) -> None:
+        done.append(what)
+
+    @bench.app.durable(name="order", retry_policy=SOON)
+    async def order() -> str:
+        try:
+            await Holdfast.wait_for_signal("paid", timeout=timedelta(milliseconds=300))
+        except TimeoutError:
+            await Holdfast.step("call off", effect, "called off")
+            tries.append("try")
+            if len(tries) == 1:
+                await bench.app.send_signal(task, "paid")
+                raise TimeoutError("smtp") from None
+            return "called off"
+        await Holdfast.step("ship", effect, "shipped")
+        return "shipped"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(order)
+        assert await task.result(timeout=60) == "called off"
+    assert done == ["called off"]
+
+
+async def test_a_function_that_fails_beside_an_endless_step_fails(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "_PATIENCE", 0.2)
+    ended: list[str] = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> None:
+        beat = asyncio.create_task(Holdfast.step("beat", endless))  # type: ignore[arg-type]
+        await Holdfast.step("first", asyncio.sleep, 0)
+        assert not beat.done()
+        raise ValueError("it broke")
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed, match="it broke"):
+            await task.result(timeout=60)
+    assert ended == ["ended"]
+
+
+async def test_a_new_life_that_is_parked_at_first_still_gives_its_child_one(bench: Bench) -> None:
+    """The code was changed in a way that does not fit, and then mended."""
+    calls: list[str] = []
+    code: list[str] = ["old"]
+
+    @bench.app.durable(name="child", retry_policy=ONCE)
+    async def child() -> str:
+        calls.append("child")
+        if len(calls) == 1:
+            raise NonRetryable("not yet")
+        return "done"
+
+    async def effect() -> None: ...
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> str:
+        if code == ["old"]:
+            await Holdfast.step("first", effect)
+        else:
+            await Holdfast.step("another", effect)
+        return await child()
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+        code[:] = ["new"]
+        await bench.app.retry(task)
+        await waits(bench, task)
+        code[:] = ["old"]
+        await bench.app.retry(task)
+        assert await task.result(timeout=60) == "done"
+    assert calls == ["child", "child"]
