@@ -10,8 +10,8 @@ from typing import Any, Protocol, assert_never
 from uuid import UUID
 
 from holdfast import tracing
-from holdfast.answers import Ending, Journal, Written
-from holdfast.context import Asking, Context
+from holdfast.answers import Journal, Written
+from holdfast.context import Context
 from holdfast.errors import HoldfastError, LeaseLost, Parked, StoreError, TaskCancelled
 from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
@@ -36,6 +36,7 @@ from holdfast.tasks.lifecycle import (
 )
 from holdfast.tasks.task import Claimed, Draft, Failure, Lease
 from holdfast.work.adoption import Offer
+from holdfast.work.flowing import Flowing
 from holdfast.work.holding import Holding
 from holdfast.work.transaction import Transaction
 
@@ -67,7 +68,7 @@ class Site(Protocol):
     default_tries: int
     redaction: Redaction
 
-    def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> "Flowing": ...
+    def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> Flowing: ...
 
     def keep_logs(self, lease: Lease) -> Awaitable[None]:
         """Write what it said so far: once its end is written it is too late."""
@@ -94,31 +95,6 @@ class Site(Protocol):
     def in_thread(
         self, work: Callable[[], Any], stopped: Callable[[], None]
     ) -> Awaitable[tuple[Any, BaseException | None]]: ...
-
-
-class Flowing(Asking, Protocol):
-    """The flow of a durable function, as its attempt sees it. Kept by `holdfast.flow`."""
-
-    @property
-    def closed(self) -> bool: ...
-
-    def check_finished(self) -> None: ...
-
-    def is_of_a_child(self, error: BaseException) -> bool: ...
-
-    async def let_steps_end(self) -> None: ...
-
-    async def escape(self, error: BaseException) -> None: ...
-
-    def freeze(self) -> None: ...
-
-    async def close(self) -> list[UUID]: ...
-
-    def hint(self) -> None: ...
-
-    def hurry(self) -> None: ...
-
-    def ended(self, child: UUID, ending: Ending) -> None: ...
 
 
 class Attempt:

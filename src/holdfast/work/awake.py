@@ -6,7 +6,8 @@ from holdfast.answers import Ending
 from holdfast.observer import Ended
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import TaskStatus
-from holdfast.work.attempt import Attempt, Flowing
+from holdfast.work.attempt import Attempt
+from holdfast.work.flowing import Flowing
 
 __all__ = ["Awake"]
 

@@ -19,9 +19,10 @@ from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
 from holdfast.tasks.task import Claimed, Draft, Lease
 from holdfast.work.adoption import Adoption, Offer
-from holdfast.work.attempt import Attempt, Flowing, Why
+from holdfast.work.attempt import Attempt, Why
 from holdfast.work.awake import Awake
 from holdfast.work.deadline import first_end, time_left
+from holdfast.work.flowing import Flowing
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from holdfast.work.solitude import Solitude

@@ -21,8 +21,9 @@ from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.work.adoption import Adoption
-from holdfast.work.attempt import Attempt, Flowing
+from holdfast.work.attempt import Attempt
 from holdfast.work.claiming import Claiming
+from holdfast.work.flowing import Flowing
 from holdfast.work.holding import Holding
 from holdfast.work.logs import TaskLogs
 from holdfast.work.looking import Looking
