@@ -268,7 +268,7 @@ async def test_a_limit_tells_the_workers_to_look_at_their_lanes_again(store):
         ("queue", "no name", lambda: Limit(max_running=1), "is not a name"),
         ("type", "", lambda: Limit(max_running=1), "is not a name"),
         ("type", TYPE, lambda: Limit(max_running=0), "to stop a queue, pause it"),
-        ("type", TYPE, lambda: Limit(max_per_key=1_000_001), "max_per_key"),
+        ("type", TYPE, lambda: Limit(max_per_key=1_000_001), "for a key"),
     ],
 )
 async def test_a_limit_that_makes_no_sense_is_refused(store, dump, kind, name, limit, message):
