@@ -32,6 +32,13 @@ def test_positional_arguments_without_names_are_hidden_all() -> None:
     assert found == {"args": [HIDDEN, HIDDEN], "kwargs": {"b": 2}}
 
 
+def test_their_texts_are_all_looked_for_but_what_stands_anywhere_by_chance() -> None:
+    args = ["ann", "annabel", {"a": ["deep down"]}, 12345, 12, True]
+    call = msgspec.json.encode({"args": args, "kwargs": {"b": "not hidden"}})
+    assert plain.values(call, None) == {"annabel", "deep down", "12345"}
+    assert plain.values(call, ()) == plain.values(call, ("name",)) == frozenset()
+
+
 def test_what_has_no_such_field_is_byte_for_byte_what_it_was() -> None:
     data = b'{"a":  1.0, "b": [12345678901234567890]}'
     assert plain.hide(data) is data

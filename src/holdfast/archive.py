@@ -141,6 +141,7 @@ class Operations(Protocol):
         actor: str,
         rate: float | None = None,
         matched: int | None = None,
+        capped: bool = False,
         tenant: str | None = None,
         reason: str | None = None,
     ) -> None:

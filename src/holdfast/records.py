@@ -102,7 +102,8 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Bulk work that is done bit by bit: `action` on all tasks that `filter` names.
 
-    `rate`: tasks a second, None: as fast as it goes. `matched`: how many there are, once known.
+    `rate`: tasks a second, None: as fast as it goes. `matched`: how many there are, once known;
+    where it is `capped`, at least so many.
     `position`: where it goes on, in the words of whoever drives it.
     """
 
@@ -112,6 +113,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None
     state: OperationState
     matched: int | None
+    capped: bool
     done: int
     failed: int
     position: str | None

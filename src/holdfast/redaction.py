@@ -38,16 +38,18 @@ class Redaction:
             ]
         return data if hidden == value else msgspec.json.encode(hidden)
 
-    def values(self, data: bytes, places: Sequence[str] = ()) -> frozenset[str]:
-        """The texts that stand in such fields, to be found again in what somebody says."""
+    def values(self, data: bytes, places: Sequence[str] | None = ()) -> frozenset[str]:
+        """The texts that stand in such fields, to be found again in what somebody says. `places` as
+        for `hide`: None, and all texts among the positional arguments are such."""
         try:
             value = msgspec.json.decode(data)
         except msgspec.MsgspecError:
             return frozenset()
         found = set(self._texts(value, inside=False))
-        if places and isinstance(value, dict) and isinstance(value.get("args"), list):
-            for arg, name in _placed(value["args"], places):
-                found |= set(self._texts(arg, inside=self._is_secret(name)))
+        if isinstance(value, dict) and isinstance(value.get("args"), list):
+            for arg, name in _placed(value["args"], places or ()):
+                inside = places is None or self._is_secret(name)
+                found |= set(self._texts(arg, inside=inside))
         return frozenset(text for text in found if len(text) >= _LEAST)
 
     def _hidden(self, value: Any) -> Any:

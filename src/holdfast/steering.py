@@ -109,13 +109,14 @@ class Views(Protocol):
         ...
 
     async def task_events(self, task: UUID, after: int = 0, limit: int = 500) -> EventPage:
-        """What happened to one task, in order. All that is there; `last` lies before the end where
-        somebody may still write a number in between: what follows it comes again then."""
+        """What happened to one task, in order: as `events`, up to where nobody may still write a
+        number in between."""
         ...
 
     async def newest_event(self) -> int:
-        """The number of the last event; 0: there is none. None with a smaller number comes after
-        it, but from a transaction that was open for longer than a second."""
+        """The number of the last event; 0: there is none. No smaller number comes later: where a
+        transaction stays open, it is the last before the first of the latest 1,000 numbers that
+        is missing."""
         ...
 
     async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:

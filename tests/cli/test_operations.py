@@ -2,8 +2,18 @@
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
+from holdfast import Holdfast
+from holdfast.cli import bulk
+from holdfast.cli.exits import Stop
+from holdfast.desk import bulk as counting
+from holdfast.desk.papers import OperationWish, TaskSelection
+from holdfast.desk.shapes import NewTask
 from holdfast.ids import new_id
 from tests.cli.scene import Scene
 from tests.cli.shell import until
@@ -90,6 +100,27 @@ def test_tasks_are_chosen_by_error_and_time(scene: Scene):
     listed = scene.says("tasks", "ls", "--error", "broke", "--created-after", "1h", "-o", "jsonl")
     assert [json.loads(line)["id"] for line in listed.splitlines()] == [scene["broken"]]
     assert "is not a time" in scene.shell.fails(2, "dlq", "ls", "--since", "yesterday")
+
+
+async def test_what_could_not_be_counted_is_said_to_be_or_more_and_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name, value in {"_CAP": 1, "_PAGE": 1, "_PAGES": 1}.items():
+        monkeypatch.setattr(counting, name, value)
+    async with Holdfast(f"sqlite:///{tmp_path}/many.db") as app:
+        desk = await app.desk()
+        wishes = [NewTask(type="any", allow_unknown=True) for _ in range(3)]
+        ids = [(await desk.submit([wish]))[0].task.id for wish in wishes]
+        last = TaskSelection(status="pending", created_after=(await desk.task(ids[2])).created_at)
+        for filter, shown, done in ((last, "0", 1), (TaskSelection(status="pending"), "1", 2)):
+            wish = OperationWish(action="cancel", filter=filter, dry_run=True, rate=500)
+            how = bulk.How(rate=None, reason=None, dry_run=False, yes=True, detach=False)
+            found = await bulk._operated(desk, wish, how)
+            assert capsys.readouterr().err.startswith(f"{shown} or more match")
+            assert (found.state, found.done) == ("done", done)
+            assert bulk.matched(found) == dict(bulk.facts(found))["matched"] == f"{shown}+"
+        with pytest.raises(Stop, match="these 1 or more, say so with --yes"):
+            bulk._agreed(msgspec.structs.replace(found, state="planned"), yes=False)
 
 
 def test_the_audit_tells_who_did_what(scene: Scene):

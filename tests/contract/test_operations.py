@@ -24,6 +24,8 @@ async def test_an_operation_is_read_back(store):
     assert (found.state, found.matched, found.done, found.failed) == ("pending", 7, 0, 0)
     assert (found.actor, found.tenant, found.reason) == ("key:k1", "acme", "the bank is back")
     assert (found.position, found.error, found.ended_at) == (None, None, None)
+    assert not found.capped
+    assert (await store.operation(await _start(store, matched=7, capped=True))).capped
     assert await store.operation(new_id()) is None
 
 

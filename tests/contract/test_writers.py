@@ -1,6 +1,7 @@
 """Events while writers are in flight, which only PostgreSQL has: a late commit is not skipped."""
 
 import asyncio
+from functools import partial
 
 import asyncpg
 import pytest
@@ -55,6 +56,29 @@ async def test_a_number_that_was_rolled_back_holds_up_nobody(store, keeper):
     assert [e.kind for e in await store.events()] == ["done"]
 
 
+async def test_what_happened_to_a_task_is_told_once_also_where_a_writer_stays(store, keeper):
+    id = await put_one(store)
+    async with keeper.transaction(keep=True) as conn:
+        await _write_event(conn, keeper, id)
+        await finish(store, await claim_one(store))
+        first = await store.task_events(id)
+    rest = await store.task_events(id, first.last)
+    assert [e.kind for e in (*first, *rest)] == ["refused", "done"]
+
+
+async def test_whoever_begins_at_the_newest_hears_of_a_writer_that_stays(store, keeper):
+    _, second, *others = await put(store, 5)
+    await finish(store, await claim_one(store))
+    async with keeper.transaction(keep=True) as conn:
+        await _write_event(conn, keeper, second)
+        assert await store.newest_event() == 1, "what is not written yet holds up nobody"
+        for _ in others:
+            await finish(store, await claim_one(store))
+        newest = await store.newest_event()
+    heard = [(e.seq, e.kind) for e in await store.events(newest)]
+    assert (newest, heard) == (1, [(2, "refused"), (3, "done"), (4, "done"), (5, "done")])
+
+
 class AfterTheLook:
     """A driver that lets something happen after the first look at the open writers."""
 
@@ -91,6 +115,21 @@ async def test_a_writer_that_comes_after_the_look_at_the_others_is_not_skipped(s
     assert [e.task for e in seen] == ids[:2]
     await late.__aexit__(None, None, None)
     assert [e.task for e in await store.events(after=seen[-1].seq)] == ids[2:]
+
+
+@pytest.mark.parametrize("of_all", [True, False], ids=["of all", "of one task"])
+async def test_what_a_late_commit_pushes_out_of_a_page_is_on_the_next(store, keeper, of_all):
+    id = await put_one(store)
+    slow = keeper.transaction(keep=True)
+    await _write_event(await slow.__aenter__(), keeper, id)
+    async with keeper.transaction(keep=True) as conn:
+        for _ in range(2):
+            await _write_event(conn, keeper, id)
+    late = SqlStore(AfterTheLook(keeper.driver, lambda: slow.__aexit__(None, None, None)))
+    ask = late.events if of_all else partial(late.task_events, id)
+    first = await ask(0, 2)
+    rest = await ask(first.last, 2)
+    assert [[e.seq for e in page] for page in (first, rest)] == [[1, 2], [3]]
 
 
 async def test_whoever_forgets_waits_for_whoever_counts(store, keeper):

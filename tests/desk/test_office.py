@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast
-from holdfast.desk import keys, office
+from holdfast.desk import bulk, keys, office
 from holdfast.desk.caller import Caller
 from holdfast.desk.local import LocalDesk
 from holdfast.desk.papers import AuditQuery, KeyWish, OperationWish, TaskSelection
-from holdfast.desk.shapes import NewTask
+from holdfast.desk.shapes import NewTask, TaskQuery
 from holdfast.errors import InvalidInput, UnknownKey, UnknownOperation
 from holdfast.ids import new_id
 from holdfast.records import LogLine
@@ -123,6 +123,17 @@ async def test_a_search_of_the_audit_looks_at_so_much_and_no_further_back_than_a
     assert ([one.subject for one in page.data], page.next_before) == (["e"], None)
 
 
+async def test_what_another_tenant_has_is_an_empty_page(desk: LocalDesk, acme: LocalDesk) -> None:
+    """Not refused, and not its own instead."""
+    await make(acme, 1)
+    await make(desk, 1, tenant_id="other")
+    for tenant, count in (("other", 0), ("nobody", 0), ("", 0), ("acme", 1), (None, 1)):
+        audit = await acme.audits(AuditQuery(tenant_id=tenant))
+        assert (len(audit.data), audit.next_before) == (count, None)
+        tasks = await acme.tasks(TaskQuery(tenant_id=tenant))
+        assert (len(tasks.data), tasks.has_more) == (count, False)
+
+
 async def test_lines_of_an_attempt_come_in_pages(app: Holdfast, desk: LocalDesk) -> None:
     (task,) = await make(desk, 1)
     store = (await app.home.client()).store
@@ -153,7 +164,7 @@ async def test_an_operation_is_previewed_confirmed_and_driven(
     other = await make(desk, 1, queue="other")
     wish = OperationWish(action="cancel", filter=TaskSelection(status="pending", queue="money"))
     plan = await desk.start_operation(msgspec.structs.replace(wish, dry_run=True))
-    assert (plan.state, plan.matched, plan.id) == ("planned", 7, None)
+    assert (plan.state, plan.matched, plan.capped, plan.id) == ("planned", 7, False, None)
     assert set(plan.sample) == set(tasks)
     with pytest.raises(InvalidInput, match="7 tasks match, and 6 were confirmed"):
         await desk.start_operation(msgspec.structs.replace(wish, confirm_count=6))
@@ -167,6 +178,49 @@ async def test_an_operation_is_previewed_confirmed_and_driven(
     assert (await desk.task(other[0])).status == "pending"
     assert [one.id for one in await desk.operations()] == [begun.id]
     assert await Driver(store).sweep() == 0
+
+
+@pytest.fixture
+def few_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that match, among four."""
+    for name, value in {"_CAP": 2, "_PAGE": 1, "_PAGES": 2}.items():
+        monkeypatch.setattr(bulk, name, value)
+
+
+@pytest.mark.usefixtures("few_pages")
+async def test_matches_that_lie_far_back_are_not_counted_but_done(
+    app: Holdfast, desk: LocalDesk
+) -> None:
+    tasks = [(await make(desk, 1))[0] for _ in range(7)]
+    rare = TaskSelection(status="pending", created_after=(await desk.task(tasks[4])).created_at)
+    wish = OperationWish(action="cancel", filter=rare)
+    plan = await desk.start_operation(msgspec.structs.replace(wish, dry_run=True))
+    assert (plan.matched, plan.capped, plan.sample) == (0, True, [])
+    with pytest.raises(InvalidInput, match="at least 0 tasks match, but not all could be counted"):
+        await desk.start_operation(msgspec.structs.replace(wish, confirm_count=1))
+    assert await desk.operations() == []
+    begun = await desk.start_operation(wish)
+    assert (begun.matched, begun.capped) == (0, True)
+    assert await Driver((await app.home.client()).store).sweep() == 1
+    assert begun.id is not None
+    ended = await desk.operation(begun.id)
+    assert (ended.state, ended.done, ended.failed, ended.capped) == ("done", 3, 0, True)
+    statuses = [(await desk.task(task)).status for task in tasks]
+    assert statuses == ["pending"] * 4 + ["cancelled"] * 3
+
+
+@pytest.mark.usefixtures("few_pages")
+async def test_matches_beyond_the_most_that_are_counted_are_at_least_so_many(
+    desk: LocalDesk,
+) -> None:
+    await make(desk, 5)
+    wish = OperationWish(action="cancel", filter=PENDING)
+    plan = await desk.start_operation(msgspec.structs.replace(wish, dry_run=True))
+    assert (plan.matched, plan.capped, plan.types) == (2, True, {"pay": 2})
+    with pytest.raises(InvalidInput, match="at least 5 tasks match, and 4 were confirmed"):
+        await desk.start_operation(msgspec.structs.replace(wish, confirm_count=4))
+    begun = await desk.start_operation(msgspec.structs.replace(wish, confirm_count=5))
+    assert (begun.matched, begun.capped) == (5, False)
 
 
 async def test_a_cancelled_operation_stops_where_it_stands(app: Holdfast, desk: LocalDesk) -> None:

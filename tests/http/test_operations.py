@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from holdfast import Holdfast
+from holdfast.desk.papers import KeyWish
 from holdfast.tasks.lifecycle import Settlement, Verdict
 from holdfast.tasks.task import Failure
 from tests.contract.acts import claim_one, finish
@@ -99,6 +100,17 @@ async def test_operations_are_listed_page_by_page(http):
     rest = (await http.get(f"/v1/operations?before={first[-1]['id']}")).json()["data"]
     assert [one["id"] for one in first + rest] == ids[::-1]
     assert (await http.get("/v1/operations?before=x")).status_code == 422
+
+
+async def test_a_tenants_key_finds_an_empty_audit_of_another(app: Holdfast):
+    wish = KeyWish(name="of-acme", scopes=["admin"], tenant_id="acme")
+    made = await (await app.desk()).create_key(wish)
+    async with asking(app, made.key) as http:
+        await http.post("/v1/tasks", json={"type": "fail"})
+        assert len((await http.get("/v1/audit")).json()["data"]) == 1
+        for path in ("/v1/audit", "/v1/tasks"):
+            answer = await http.get(path, params={"tenant_id": "other"})
+            assert (answer.status_code, answer.json()["data"]) == (200, [])
 
 
 async def test_the_audit_is_searched_by_who_what_whom_and_when(http):

@@ -48,12 +48,12 @@ async def test_an_error_does_not_repeat_the_secrets_among_the_arguments(http: ht
 
 @pytest.mark.parametrize("unknown", [False, True])
 async def test_nor_those_that_were_given_in_their_places(http: httpx.AsyncClient, unknown):
-    """As far as the server knows the function, and so the names of its places."""
-    wish: dict[str, Any] = {"type": "charge", "args": [CARD, {"password": SECRET}, "hi"]}
+    """Where the server does not know the function, nor the names of its places, any may be one."""
+    wish: dict[str, Any] = {"type": "charge", "args": [CARD, {"password": SECRET}, "plain"]}
     if unknown:
-        wish = {"type": "unheard", "args": [{"password": SECRET}], "allow_unknown": True}
-    found = await failed(http, wish, message=f"{SECRET} {CARD}")
-    assert found["message"] == f"[hidden] {CARD}" if unknown else "[hidden] [hidden]"
+        wish |= {"type": "unheard", "allow_unknown": True}
+    found = await failed(http, wish, message=f"{SECRET} {CARD} plain")
+    assert found["message"] == f"[hidden] [hidden] {'[hidden]' if unknown else 'plain'}"
 
 
 async def test_what_is_long_is_cut_after_its_secrets_are_gone(http: httpx.AsyncClient):
@@ -83,6 +83,17 @@ async def test_what_a_worker_reports_does_not_repeat_them_either(http: httpx.Asy
     answer = await http.post(f"/v1/leases/{task['lease']}:progress", json=report)
     assert answer.status_code == 204
     assert (await http.get(f"/v1/tasks/{id}")).json()["progress_message"] == "charging [hidden]"
+
+
+async def test_nor_what_has_no_name_here(http: httpx.AsyncClient):
+    wish = {"type": "unheard", "args": [SECRET, 20301231, "hi"], "allow_unknown": True}
+    id = (await http.post("/v1/tasks", json=wish)).json()["id"]
+    (task,) = await claimed(http, await registered(http, types=["unheard"]))
+    report = {"percent": 50, "message": f"hi, {SECRET} until 20301231"}
+    answer = await http.post(f"/v1/leases/{task['lease']}:progress", json=report)
+    assert answer.status_code == 204
+    said = (await http.get(f"/v1/tasks/{id}")).json()["progress_message"]
+    assert said == "hi, [hidden] until [hidden]"
 
 
 async def test_sealed_arguments_are_opened_to_know_what_to_hide(url: str):

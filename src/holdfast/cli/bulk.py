@@ -22,9 +22,8 @@ from holdfast.desk.papers import Action, OperationView, OperationWish, TaskSelec
 from holdfast.desk.shapes import TaskView
 from holdfast.errors import UnknownTask
 
-__all__ = ["How", "bulk_options", "ended", "facts", "followed", "operate"]
+__all__ = ["How", "bulk_options", "ended", "facts", "followed", "matched", "operate"]
 
-_CAP = 10_000  # matches are counted up to here
 _SAMPLE = 5
 _LOOK, _REST = 1.0, 0.5  # seconds
 _ENDED = ("done", "failed", "cancelled")
@@ -74,16 +73,16 @@ def operate(at: Asking, action: Action, filter: TaskSelection, how: How) -> None
 async def _operated(desk: Desk, wish: OperationWish, how: How) -> OperationView:
     plan = await desk.start_operation(wish)
     await _preview(desk, plan)
-    if not plan.matched or how.dry_run or not _agreed(plan, how.yes):
+    nothing = not (plan.matched or plan.capped)
+    if nothing or how.dry_run or not _agreed(plan, how.yes):
         return plan
-    sure = plan.matched if plan.matched < _CAP else None
     begun = await desk.start_operation(
         OperationWish(
             action=wish.action,
             filter=wish.filter,
             rate=wish.rate,
             reason=wish.reason,
-            confirm_count=sure,
+            confirm_count=None if plan.capped else plan.matched,
         )
     )
     assert begun.id is not None
@@ -91,15 +90,19 @@ async def _operated(desk: Desk, wish: OperationWish, how: How) -> OperationView:
 
 
 async def _preview(desk: Desk, plan: OperationView) -> None:
-    many = f"{plan.matched:,}" + (" or more" if (plan.matched or 0) >= _CAP else "")
     types = ", ".join(f"{type} {n:,}" for type, n in list(plan.types.items())[:_SAMPLE])
     takes = ""
     if plan.rate and plan.matched:
-        takes = f" At {plan.rate:g}/s: about {span(plan.matched / plan.rate)}."
-    say(f"{many} match{f' ({types})' if types else ''}.{takes}")
+        about = "at least" if plan.capped else "about"
+        takes = f" At {plan.rate:g}/s: {about} {span(plan.matched / plan.rate)}."
+    say(f"{_many(plan)} match{f' ({types})' if types else ''}.{takes}")
     for id in plan.sample[:_SAMPLE]:
         with suppress(UnknownTask):
             say(_line(await desk.task(id)))
+
+
+def _many(plan: OperationView) -> str:
+    return f"{plan.matched:,}" + (" or more" if plan.capped else "")
 
 
 def _line(task: TaskView) -> str:
@@ -112,9 +115,9 @@ def _agreed(plan: OperationView, yes: bool) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Stop(
             Exit.REFUSED,
-            f"nothing was changed; to {plan.action} these {plan.matched:,}, say so with --yes",
+            f"nothing was changed; to {plan.action} these {_many(plan)}, say so with --yes",
         )
-    if click.confirm(f"{plan.action} these {plan.matched:,}?", err=True):
+    if click.confirm(f"{plan.action} these {_many(plan)}?", err=True):
         return True
     say("nothing was changed")
     return False
@@ -166,12 +169,16 @@ def ended(found: OperationView) -> None:
             raise Stop(Exit.TIMED_OUT, f"operation {found.id} goes on; wait longer: {again}")
 
 
+def matched(found: OperationView) -> str | int | None:
+    return f"{found.matched}+" if found.capped else found.matched
+
+
 def facts(found: OperationView) -> Iterator[tuple[str, Any]]:
     yield "operation", found.id
     yield "action", found.action
     yield "filter", found.filter
     yield "state", found.state
-    yield "matched", found.matched
+    yield "matched", matched(found)
     yield "done", found.done
     yield "failed", found.failed
     yield "rate", found.rate

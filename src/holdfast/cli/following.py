@@ -50,13 +50,10 @@ def follow(
 async def _events(
     ask: Callable[[int, int], Awaitable[EventPage]], after: int, forever: bool
 ) -> AsyncIterator[EventView]:
-    seen: set[int] = set()  # what lies beyond the place to go on from, and so comes again
     while True:
         page = await ask(after, _PAGE)
         for event in page.data:
-            if event.seq not in seen:
-                yield event
-        seen = {event.seq for event in page.data if event.seq > page.last}
+            yield event
         moved, after = page.last > after, page.last
         if not moved:
             if not forever:

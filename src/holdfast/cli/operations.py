@@ -7,7 +7,7 @@ from uuid import UUID
 import click
 
 from holdfast.cli.asking import Asking, asks
-from holdfast.cli.bulk import How, bulk_options, ended, facts, followed, operate
+from holdfast.cli.bulk import How, bulk_options, ended, facts, followed, matched, operate
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
 from holdfast.cli.options import SPAN, WHEN
@@ -22,7 +22,7 @@ _OPERATIONS = (
     Column("id", lambda o: o.id),
     Column("action", lambda o: o.action),
     Column("state", lambda o: o.state),
-    Column("matched", lambda o: o.matched),
+    Column("matched", matched),
     Column("done", lambda o: o.done),
     Column("failed", lambda o: o.failed),
     Column("by", lambda o: o.actor),

@@ -42,11 +42,12 @@ class Base:
         return self._caller.tenant in (None, tenant)
 
     def _tenant_to_see(self, wanted: str | None) -> str | None:
+        """Never another's, whatever is wanted."""
+        return self._caller.tenant or wanted or None
+
+    def _is_anothers(self, wanted: str | None) -> bool:
         """Another tenant's list is empty, not refused: no filter tells who else is here."""
-        own = self._caller.tenant
-        if own is None or wanted in (None, own):
-            return wanted or own
-        return "\0"  # nobody's name
+        return wanted is not None and not self._is_ours(wanted)
 
     async def _note_tasks(self, verb: str, ids: Sequence[UUID]) -> None:
         if len(ids) == 1:

@@ -21,7 +21,7 @@ __all__ = ["Bulk"]
 
 _CAP = 10_000  # matches are counted up to here
 _MOST_CONFIRMED = 1_000_000
-_PAGE = 500
+_PAGE, _PAGES = 500, 100  # that are looked through for the few that match
 _LONGEST_WAIT, _LOOK = 60.0, 0.1
 _ENDED = ("done", "failed", "cancelled")
 
@@ -35,11 +35,7 @@ class Bulk(Base):
         found = await self._match(filter, max(_CAP, (wish.confirm_count or 0) + 1))
         if wish.dry_run:
             return plan_view(wish, found, self._caller.name, filter.tenant)
-        if wish.confirm_count is not None and len(found) > wish.confirm_count:
-            raise InvalidInput(
-                f"{len(found):,} tasks match, and {wish.confirm_count:,} were confirmed; "
-                "look at a dry run, then confirm what it says"
-            )
+        _check_confirmed(wish.confirm_count, found)
         id, named = new_id(), msgspec.to_builtins(filter)
         await self._note(
             "operation.start",
@@ -47,6 +43,7 @@ class Bulk(Base):
             action=wish.action,
             filter=named,
             matched=len(found),
+            capped=found.capped or None,
             reason=wish.reason,
         )
         await self._store.start_operation(
@@ -56,6 +53,7 @@ class Bulk(Base):
             actor=self._caller.name,
             rate=wish.rate,
             matched=len(found),
+            capped=found.capped,
             tenant=self._caller.tenant,
             reason=wish.reason,
         )
@@ -100,12 +98,14 @@ class Bulk(Base):
         return filter_of(wanted, wanted.tenant_id or own)
 
     async def _match(self, filter: TaskFilter, most: int) -> Matches:
+        """Where no index knows the filter, among so many tasks: who drives it goes to the end."""
         found, cursor = Matches(), None
-        while len(found) < most:
+        for _ in range(most // _PAGE + _PAGES):
             page = await self._store.list_tasks(filter, cursor=cursor, limit=_PAGE)
             found.add(page.tasks)
-            if (cursor := page.next) is None:
+            if (cursor := page.next) is None or len(found) >= most:
                 break
+        found.capped = cursor is not None
         return found
 
 
@@ -116,3 +116,19 @@ def _check(wish: OperationWish, filter: TaskFilter) -> None:
         raise InvalidInput(f"confirm_count must be from 0 to {_MOST_CONFIRMED:,}")
     if wish.action in ("replay", "discard") and filter.status is not TaskStatus.FAILED:
         raise InvalidInput(f"{wish.action} is for dead letters: give the status failed")
+
+
+def _check_confirmed(count: int | None, found: Matches) -> None:
+    if count is None:
+        return
+    many = f"at least {len(found):,}" if found.capped else f"{len(found):,}"
+    if len(found) > count:
+        raise InvalidInput(
+            f"{many} tasks match, and {count:,} were confirmed; "
+            "look at a dry run, then confirm what it says"
+        )
+    if found.capped:
+        raise InvalidInput(
+            f"{many} tasks match, but not all could be counted, so {count:,} cannot be confirmed; "
+            "narrow the filter by status, queue, type or tag, or begin it without confirm_count"
+        )

@@ -172,7 +172,7 @@ class TaskSelection(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class OperationWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same done to many tasks. `rate`: so many a second at most. `dry_run`: only count.
-    `confirm_count`: it is begun only where at most so many match."""
+    `confirm_count`: it is begun only where at most so many match, and all were counted."""
 
     action: Action
     filter: TaskSelection
@@ -183,8 +183,9 @@ class OperationWish(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class OperationView(Shape, frozen=True, kw_only=True):
-    """`state`: planned (a dry run) pending running done failed cancelled. `matched` stops at
-    10,000. `types`, `sample`: of a dry run, how many of which type, and the first of them."""
+    """`state`: planned (a dry run) pending running done failed cancelled. Matches are counted up to
+    10,000, and among so many tasks: beyond, `capped` is true and at least so many match. `types`,
+    `sample`: of a dry run, how many of which type, and the first of them."""
 
     id: UUID | None
     action: str
@@ -192,6 +193,7 @@ class OperationView(Shape, frozen=True, kw_only=True):
     rate: float | None
     state: str
     matched: int | None
+    capped: bool
     done: int
     failed: int
     actor: str

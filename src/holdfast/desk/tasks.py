@@ -123,6 +123,8 @@ class Tasks(Office, Bulk):
 
     async def tasks(self, query: TaskQuery) -> TaskPage:
         filter = filter_of(query, self._tenant_to_see(query.tenant_id))
+        if self._is_anothers(query.tenant_id):
+            return TaskPage(data=[], next_cursor=None, has_more=False)
         data, cursor = list[TaskView](), query.cursor
         for _ in range(_PAGES):
             left = query.limit - len(data)

@@ -251,6 +251,7 @@ def operation_view(found: Operation) -> OperationView:
         rate=found.rate,
         state=found.state,
         matched=found.matched,
+        capped=found.capped,
         done=found.done,
         failed=found.failed,
         actor=found.actor,
@@ -263,11 +264,12 @@ def operation_view(found: Operation) -> OperationView:
 
 
 class Matches:
-    """What a filter finds: how many, of which types, and the first of them."""
+    """What a filter finds: how many, of which types, and the first of them. `capped`: or more."""
 
     def __init__(self) -> None:
         self.types: Counter[str] = Counter()
         self.sample: list[UUID] = []
+        self.capped = False
 
     def add(self, tasks: Sequence[Task]) -> None:
         self.types.update(task.type for task in tasks)
@@ -289,6 +291,7 @@ def plan_view(
         rate=wish.rate,
         state="planned",
         matched=len(matched),
+        capped=matched.capped,
         done=0,
         failed=0,
         actor=actor,

@@ -187,10 +187,10 @@ class Granting:
         except (UnknownTask, Sealed):
             return frozenset()
         try:
-            places = self._app.functions.find(task.type, task.version).signature.places
+            function = self._app.functions.find(task.type, task.version)
         except UnknownType:
-            places = ()
-        return redaction.values(payload, places)
+            return redaction.values(payload, None)
+        return redaction.values(payload, function.signature.places)
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 

@@ -21,13 +21,8 @@ class Following(Base):
         self, after: int = 0, limit: int = 500, *, tenant: str | None = None
     ) -> EventPage:
         check_limit(limit)
-        scan = limit if tenant is None else _SCAN
-        found = await self._events("events", after=after, limit=scan)
-        numbers = [event.seq for event in found]
-        last = await self._settled_up_to(after, numbers)
-        if _first_gap(after, numbers) is not None:
-            found = await self._events("events", after=after, limit=scan)
-        events = [e for e in found if e.seq <= last and tenant in (None, e.tenant)]
+        page = await self._settled("events", after, limit if tenant is None else _SCAN)
+        events, last = [e for e in page if tenant in (None, e.tenant)], page.last
         if len(events) > limit:
             events = events[:limit]
             last = events[-1].seq
@@ -35,16 +30,35 @@ class Following(Base):
 
     async def task_events(self, task: UUID, after: int = 0, limit: int = 500) -> EventPage:
         check_limit(limit)
-        asked = {"id": task, "after": after, "limit": limit}
-        found = await self._events("task_events", **asked)
-        last = await self._settled_up_to(after, [event.seq for event in found])
-        # Once more: what was missing then is there now, or never comes.
-        return EventPage(await self._events("task_events", **asked) if found else [], last)
+        return await self._settled("task_events", after, limit, id=task)
 
     async def newest_event(self) -> int:
         last: int = await self._value("newest_event")
-        await self._settled_up_to(last - 2, [last])  # whoever has a smaller number, is through
-        return last
+        if await self._writers_are_through():  # whoever has a smaller number
+            return last
+        # Nobody knows which number is kept open: begin before the first that is missing.
+        after = max(0, last - _SCAN)
+        found = await self._events("events", after=after, limit=_SCAN)
+        return _whole_up_to(after, found)
+
+    async def _settled(self, verb: str, after: int, limit: int, **asked: Any) -> EventPage:
+        """As far as nothing can come in between any more.
+
+        A number is missing: its writer has not committed yet, or never will. Whoever may still
+        write it holds a lock by now; once they are through, what is missing stays missing: up to
+        the last one that was seen. Younger numbers may have gaps of their own.
+        """
+        asked |= {"after": after, "limit": limit}
+        found = await self._events(verb, **asked)
+        last, seen = _whole_up_to(after, found), found[-1].seq if found else after
+        if last < seen:
+            if await self._writers_are_through():
+                last = seen
+            # Once more: what was missing then is there now, or never comes.
+            found = await self._events(verb, **asked)
+            if len(found) == limit:  # it may have pushed out the last of those that were seen
+                last = min(last, found[-1].seq)
+        return EventPage([event for event in found if event.seq <= last], last)
 
     async def _events(self, verb: str, **asked: Any) -> list[Event]:
         return [
@@ -67,30 +81,24 @@ class Following(Base):
             ) in await self._call(verb, **asked)
         ]  # fmt: skip
 
-    async def _settled_up_to(self, after: int, numbers: Sequence[int]) -> int:
-        """How far nothing can come in between any more, of the numbers that were read just now.
-
-        A number is missing: its writer has not committed yet, or never will. Whoever may still
-        write it holds a lock by now; once they are through, what is missing stays missing: up to
-        the last one that was seen. Younger numbers may have gaps of their own.
-        """
-        gap = _first_gap(after, numbers)
-        if gap is None:
-            return numbers[-1] if numbers else after
+    async def _writers_are_through(self) -> bool:
+        """Waits for those who write just now, so long and no longer."""
         open_writers = await self._writers()
         for _ in range(_PATIENCE):
             if not open_writers:
-                return numbers[-1]
+                return True
             await asyncio.sleep(0.005)
             open_writers &= await self._writers()
-        return gap - 1
+        return False
 
     async def _writers(self) -> set[str]:
         return {row[0] for row in await self._call("writers")}
 
 
-def _first_gap(after: int, numbers: Sequence[int]) -> int | None:
-    for expected, number in enumerate(numbers, after + 1):
-        if number != expected:
-            return expected
-    return None
+def _whole_up_to(after: int, events: Sequence[Event]) -> int:
+    """The last number before the first that is missing."""
+    for event in events:
+        if event.seq != after + 1:
+            break
+        after = event.seq
+    return after

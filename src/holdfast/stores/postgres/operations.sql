@@ -1,12 +1,12 @@
 -- name: start_operation
-insert into holdfast.operation (id, action, filter, rate, state, matched, actor, tenant, reason, created_at)
-values (:id, :action, :filter::text::json, :rate, 'pending', :matched, :actor, :tenant, :reason, holdfast.clock())
+insert into holdfast.operation (id, action, filter, rate, state, matched, capped, actor, tenant, reason, created_at)
+values (:id, :action, :filter::text::json, :rate, 'pending', :matched, :capped, :actor, :tenant, :reason, holdfast.clock())
 on conflict (id) do nothing
 
 -- name: operations
 select
-  o.id, o.action, o.filter::text, o.rate, o.state, o.matched, o.done, o.failed, o.position, o.actor, o.tenant,
-  o.reason, o.error, o.created_at, o.ended_at
+  o.id, o.action, o.filter::text, o.rate, o.state, o.matched, o.capped, o.done, o.failed, o.position, o.actor,
+  o.tenant, o.reason, o.error, o.created_at, o.ended_at
 from holdfast.operation o
 where (:id::uuid is null or o.id = :id)
   and (:before::uuid is null or o.id < :before)
@@ -41,8 +41,8 @@ set state = 'running', grant_id = :grant, lease_timeout = holdfast.clock() + mak
 from free f
 where o.id = f.id
 returning
-  o.id, o.action, o.filter::text, o.rate, o.state, o.matched, o.done, o.failed, o.position, o.actor, o.tenant,
-  o.reason, o.error, o.created_at, o.ended_at
+  o.id, o.action, o.filter::text, o.rate, o.state, o.matched, o.capped, o.done, o.failed, o.position, o.actor,
+  o.tenant, o.reason, o.error, o.created_at, o.ended_at
 
 -- name: advance_operation
 update holdfast.operation o

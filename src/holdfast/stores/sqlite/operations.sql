@@ -1,12 +1,12 @@
 -- name: start_operation
-insert into operation (id, action, filter, rate, state, matched, actor, tenant, reason, created_at)
-values (:id, :action, :filter, :rate, 'pending', :matched, :actor, :tenant, :reason, :now)
+insert into operation (id, action, filter, rate, state, matched, capped, actor, tenant, reason, created_at)
+values (:id, :action, :filter, :rate, 'pending', :matched, :capped, :actor, :tenant, :reason, :now)
 on conflict (id) do nothing
 
 -- name: operations
 select
-  o.id, o.action, o.filter, o.rate, o.state, o.matched, o.done, o.failed, o.position, o.actor, o.tenant,
-  o.reason, o.error, o.created_at, o.ended_at
+  o.id, o.action, o.filter, o.rate, o.state, o.matched, o.capped, o.done, o.failed, o.position, o.actor,
+  o.tenant, o.reason, o.error, o.created_at, o.ended_at
 from operation o
 where (:id is null or o.id = :id)
   and (:before is null or o.id < :before)
@@ -38,7 +38,8 @@ where id in (
   limit :limit
 )
 returning
-  id, action, filter, rate, state, matched, done, failed, position, actor, tenant, reason, error, created_at, ended_at
+  id, action, filter, rate, state, matched, capped, done, failed, position, actor, tenant, reason, error, created_at,
+  ended_at
 
 -- name: advance_operation
 update operation

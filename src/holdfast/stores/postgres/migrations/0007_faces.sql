@@ -64,6 +64,7 @@ create table holdfast.operation (
   rate float8,                             -- tasks a second; null: as fast as it goes
   state text not null check (state in ('pending', 'running', 'done', 'failed', 'cancelled')),
   matched bigint,
+  capped boolean not null default false,   -- at least so many match
   done bigint not null default 0,
   failed bigint not null default 0,
   position text,

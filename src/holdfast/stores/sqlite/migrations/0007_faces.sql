@@ -77,6 +77,7 @@ create table operation (
   rate real,                               -- tasks a second; null: as fast as it goes
   state text not null check (state in ('pending', 'running', 'done', 'failed', 'cancelled')),
   matched integer,
+  capped integer not null default 0,       -- 1: at least so many match
   done integer not null default 0,
   failed integer not null default 0,
   position text,
