@@ -12,7 +12,7 @@ from holdfast import Holdfast
 from holdfast.cli import bulk
 from holdfast.cli.exits import Stop
 from holdfast.desk import bulk as counting
-from holdfast.desk.papers import OperationWish, TaskSelection
+from holdfast.desk.papers import OperationView, OperationWish, TaskSelection
 from holdfast.desk.shapes import NewTask
 from holdfast.ids import new_id
 from tests.cli.scene import Scene
@@ -112,6 +112,7 @@ async def test_what_could_not_be_counted_is_said_to_be_or_more_and_done(
         wishes = [NewTask(type="any", allow_unknown=True) for _ in range(3)]
         ids = [(await desk.submit([wish]))[0].task.id for wish in wishes]
         last = TaskSelection(status="pending", created_after=(await desk.task(ids[2])).created_at)
+        found: OperationView | None = None
         for filter, shown, done in ((last, "0", 1), (TaskSelection(status="pending"), "1", 2)):
             wish = OperationWish(action="cancel", filter=filter, dry_run=True, rate=500)
             how = bulk.How(rate=None, reason=None, dry_run=False, yes=True, detach=False)
@@ -119,6 +120,7 @@ async def test_what_could_not_be_counted_is_said_to_be_or_more_and_done(
             assert capsys.readouterr().err.startswith(f"{shown} or more match")
             assert (found.state, found.done) == ("done", done)
             assert bulk.matched(found) == dict(bulk.facts(found))["matched"] == f"{shown}+"
+        assert found is not None
         with pytest.raises(Stop, match="these 1 or more, say so with --yes"):
             bulk._agreed(msgspec.structs.replace(found, state="planned"), yes=False)
 

@@ -21,7 +21,7 @@ class Following(Base):
         self, after: int = 0, limit: int = 500, *, tenant: str | None = None
     ) -> EventPage:
         check_limit(limit)
-        page = await self._settled("events", after, limit if tenant is None else _SCAN)
+        page = await self._settled_page("events", after, limit if tenant is None else _SCAN)
         events, last = [e for e in page if tenant in (None, e.tenant)], page.last
         if len(events) > limit:
             events = events[:limit]
@@ -30,7 +30,7 @@ class Following(Base):
 
     async def task_events(self, task: UUID, after: int = 0, limit: int = 500) -> EventPage:
         check_limit(limit)
-        return await self._settled("task_events", after, limit, id=task)
+        return await self._settled_page("task_events", after, limit, id=task)
 
     async def newest_event(self) -> int:
         last: int = await self._value("newest_event")
@@ -39,23 +39,15 @@ class Following(Base):
         # Nobody knows which number is kept open: begin before the first that is missing.
         after = max(0, last - _SCAN)
         found = await self._events("events", after=after, limit=_SCAN)
-        return _whole_up_to(after, found)
+        return _whole_up_to(after, [event.seq for event in found])
 
-    async def _settled(self, verb: str, after: int, limit: int, **asked: Any) -> EventPage:
-        """As far as nothing can come in between any more.
-
-        A number is missing: its writer has not committed yet, or never will. Whoever may still
-        write it holds a lock by now; once they are through, what is missing stays missing: up to
-        the last one that was seen. Younger numbers may have gaps of their own.
-        """
-        asked |= {"after": after, "limit": limit}
-        found = await self._events(verb, **asked)
-        last, seen = _whole_up_to(after, found), found[-1].seq if found else after
-        if last < seen:
-            if await self._writers_are_through():
-                last = seen
+    async def _settled_page(self, verb: str, after: int, limit: int, **asked: Any) -> EventPage:
+        found = await self._events(verb, after=after, limit=limit, **asked)
+        numbers = [event.seq for event in found]
+        last = await self._settled_up_to(after, numbers)
+        if numbers and _whole_up_to(after, numbers) < numbers[-1]:
             # Once more: what was missing then is there now, or never comes.
-            found = await self._events(verb, **asked)
+            found = await self._events(verb, after=after, limit=limit, **asked)
             if len(found) == limit:  # it may have pushed out the last of those that were seen
                 last = min(last, found[-1].seq)
         return EventPage([event for event in found if event.seq <= last], last)
@@ -81,6 +73,18 @@ class Following(Base):
             ) in await self._call(verb, **asked)
         ]  # fmt: skip
 
+    async def _settled_up_to(self, after: int, numbers: Sequence[int]) -> int:
+        """How far nothing can come in between any more, of the numbers that were read just now.
+
+        A number is missing: its writer has not committed yet, or never will. Whoever may still
+        write it holds a lock by now; once they are through, what is missing stays missing: up to
+        the last one that was seen. Younger numbers may have gaps of their own.
+        """
+        whole = _whole_up_to(after, numbers)
+        if not numbers or whole == numbers[-1]:
+            return whole
+        return numbers[-1] if await self._writers_are_through() else whole
+
     async def _writers_are_through(self) -> bool:
         """Waits for those who write just now, so long and no longer."""
         open_writers = await self._writers()
@@ -95,10 +99,10 @@ class Following(Base):
         return {row[0] for row in await self._call("writers")}
 
 
-def _whole_up_to(after: int, events: Sequence[Event]) -> int:
+def _whole_up_to(after: int, numbers: Sequence[int]) -> int:
     """The last number before the first that is missing."""
-    for event in events:
-        if event.seq != after + 1:
+    for number in numbers:
+        if number != after + 1:
             break
-        after = event.seq
+        after = number
     return after

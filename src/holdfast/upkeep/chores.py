@@ -19,7 +19,7 @@ __all__ = ["Upkeeping", "chores"]
 _STALE = timedelta(seconds=90)
 _MINUTE = timedelta(minutes=1)
 _MANY = 5000
-_OVERDUE = 1.0  # seconds that something may outlive its time in a queue that nobody serves
+_OVERDUE = 5.0  # seconds that something may outlive its time in a queue that nobody serves
 _NET = 60.0  # seconds between looks for what no hint and no claim has moved
 _QUIET = timedelta(seconds=10)  # within which whoever ended a parent cancels its children
 
