@@ -14,7 +14,7 @@ from tests.flow.flaky import ALWAYS, Ledger, Shape, grow, items, register, wante
 from tests.work.bench import Bench
 
 PATIENT = RetryPolicy(max_attempts=100, initial_delay=0.0, jitter=0.0)
-MANY = pytest.param(range(25, 400), marks=pytest.mark.long)
+MANY = pytest.param(range(25, 125), marks=pytest.mark.long)
 
 
 async def _result(app: Holdfast, task: TaskHandle[Any], lives: int) -> Any:
