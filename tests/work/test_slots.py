@@ -138,6 +138,89 @@ async def test_one_that_hangs_while_it_is_alone_holds_up_nobody(
         assert await suspects[0].result(timeout=60) == "hangs"
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each suspect had a process of its own: two that are new at once."""
+    monkeypatch.setattr(Executors, "isolates", lambda self, function, task: task.alone)
+    monkeypatch.setattr(Executors, "choose", lambda self, *_: self._coroutine)
+    monkeypatch.setattr(solitude, "_NEW_PROCESSES", 2)
+
+
+@pytest.mark.usefixtures("apart")
+async def test_only_a_few_processes_for_suspects_are_new_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
+    inside, most, met = set[int](), 0, set[int]()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        nonlocal most
+        inside.add(i)
+        most = max(most, sum(one < 100 for one in inside))
+        met.update(inside if i < 100 else ())
+        await asyncio.sleep(0.1)
+        inside.remove(i)
+
+    suspects = await bench.app.dispatch_many([work.call(i) for i in range(12)])
+    await lose_in_company(bench, suspects)
+    others = await bench.app.dispatch_many([work.call(i) for i in range(100, 120)])
+    async with bench.worker(max_concurrency=8):
+        for task in [*suspects, *others]:
+            await task.result(timeout=60)
+    assert most == 2
+    assert max(met) >= 100, "the others need not wait for them"
+    ends = [await bench.ends(task) for task in suspects]
+    assert {(one[0], one[-1]) for one in ends} == {("lost", "done")}
+    assert sum(one.count("handed_back") for one in ends) <= 12, "they do not come and go"
+
+
+@pytest.mark.usefixtures("apart")
+async def test_processes_of_suspects_that_run_for_long_count_no_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 0.2)
+    inside, release = set[int](), asyncio.Event()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        inside.add(i)
+        await release.wait()
+
+    suspects = await bench.app.dispatch_many([work.call(i) for i in range(5)])
+    await lose_in_company(bench, suspects)
+    async with bench.worker(max_concurrency=5):
+        await until(lambda: len(inside) == 5)
+        release.set()
+        for task in suspects:
+            await task.result(timeout=60)
+
+
+@pytest.mark.usefixtures("apart")
+async def test_a_drain_hands_back_suspects_that_wait_for_a_process(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
+    release, began = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        began.set()
+        await release.wait()
+
+    suspects = await bench.app.dispatch_many([work.call(i) for i in range(6)])
+    await lose_in_company(bench, suspects)
+    async with bench.worker(max_concurrency=6, drain_timeout=0.1):
+        await began.wait()
+        await until(lambda: bench.leases() == 6)
+    assert bench.leases() == 0
+    release.set()
+    async with bench.worker(max_concurrency=6):
+        for task in suspects:
+            await task.result(timeout=60)
+    assert {(await task.state()).try_count for task in suspects} == {1}
+
+
 async def test_one_that_must_run_alone_and_was_cancelled_holds_up_nobody(bench: Bench) -> None:
     @bench.app.durable
     async def work(i: int) -> int:

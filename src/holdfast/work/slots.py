@@ -3,22 +3,21 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Journal, Written
 from holdfast.context import running
 from holdfast.executor import Executors
-from holdfast.function import Function
 from holdfast.observer import Ended
 from holdfast.redaction import Redaction
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
 from holdfast.tasks.task import Claimed, Draft, Lease
 from holdfast.work.adoption import Adoption, Offer
+from holdfast.work.ahead import Ahead, Functions
 from holdfast.work.attempt import Attempt, Why
 from holdfast.work.awake import Awake
 from holdfast.work.deadline import first_end, time_left
@@ -27,7 +26,7 @@ from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from holdfast.work.solitude import Solitude
 
-__all__ = ["Functions", "Slots"]
+__all__ = ["Slots"]
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -36,8 +35,6 @@ _MOST_AHEAD = 1000
 _STALE_AHEAD = 0.5  # seconds after which it is handed back
 _LONGEST_TURN = 5_000  # microseconds after which a slot lets others have the event loop
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
-
-Functions = Callable[[], Mapping[tuple[str, str], Function[..., Any, Any]]]
 
 
 class Slots:
@@ -72,11 +69,9 @@ class Slots:
         self._settling, self._hungry = settling, hungry
         self.keep_logs = settling.keep_logs
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
-        self._ahead: deque[tuple[float, Claimed]] = deque()
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
         self.awake = Awake()
         self._returning: deque[asyncio.Future[None]] = deque()
-        self._one_at_a_time = False
         self._average = 0.0  # seconds that an attempt takes, lately
         self._closed = False
         self._waking = False  # a slot is about to look
@@ -85,6 +80,9 @@ class Slots:
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._solitude = Solitude(self._loop, self.freed)
+        self._ahead = Ahead(
+            self._solitude, functions=functions, executors=executors, put_down=self._put_down
+        )
 
     def __contains__(self, task: UUID) -> bool:
         return task in self.running
@@ -120,32 +118,21 @@ class Slots:
         if have >= self.count and len(self._ahead) > ahead // 2:
             return 0, 0
         free = max(0, self.count - have)
-        if self._one_at_a_time:
+        if self._ahead.one_at_a_time:
             return min(free, 1), 0
         return free, max(0, self.count + ahead - have - free)
 
     def take(self, tasks: Sequence[Claimed]) -> None:
-        since = self._loop.time()
-        self._one_at_a_time = any(map(self._must_be_alone, tasks))
         if self._running:
             held = {a.claimed.lease.task.int: a.claimed.lease for a in self._running}
             if old := [held[t.lease.task.int] for t in tasks if t.lease.task.int in held]:
                 self.lost(old)  # only a task that was taken back is granted again
-        for task in tasks:
-            if self._closed:
+        if self._closed:
+            for task in tasks:
                 self._put_down(task)
-            elif self._must_be_alone(task):
-                self._set_apart(task, since)
-            else:
-                self._ahead.append((since, task))
-        self.fill()
-
-    def _set_apart(self, task: Claimed, since: float) -> None:
-        """One waits here until it can be alone; the others may find another worker."""
-        if self._solitude.waiting:
-            self._put_down(task)
         else:
-            self._solitude.wait(task, since)
+            self._ahead.add(tasks, self._loop.time(), most_suspects=self.count)
+        self.fill()
 
     def freed(self) -> None:
         """There is room again."""
@@ -155,19 +142,17 @@ class Slots:
     def hand_back_stale(self) -> None:
         """What was taken ahead and did not start: others may be free."""
         before = self._loop.time() - _STALE_AHEAD
-        if self._ahead and self._ahead[0][0] < before:
+        if stale := self._ahead.stale(before):
             # They take longer than was thought: else the same ones came and went for ever.
             self._average = max(2 * self._average, _STALE_AHEAD)
-        while self._ahead and self._ahead[0][0] < before:
-            self._put_down(self._ahead.popleft()[1])
+        for task in stale:
+            self._put_down(task)
 
     def close(self) -> None:
         """Nothing starts any more; what has not started is handed back."""
         self._closed = True
-        while self._ahead:
-            self._put_down(self._ahead.popleft()[1])
-        if alone := self._solitude.take():
-            self._put_down(alone)
+        for task in self._ahead.clear():
+            self._put_down(task)
 
     async def drain(self, patience: float) -> None:
         """Wait for what runs, then hand that back too."""
@@ -208,29 +193,13 @@ class Slots:
     def _can_start(self) -> bool:
         if self._closed or self.occupied >= self.count:
             return False
-        if self._solitude.sole is not None:
-            return False
-        return bool(self._ahead) or self._solitude.may_start(self._running, len(self.holding))
+        return self._ahead.can_start(self._running, len(self.holding))
 
     def _next(self) -> tuple[Claimed, float] | None:
         """Who starts now, and when it was taken."""
-        while self._can_start():
-            if not self._ahead:
-                alone = self._solitude.take()
-                return (alone, self._solitude.since) if alone else None
-            since, task = self._ahead.popleft()
-            if not self._must_be_alone(task):
-                return task, since
-            self._set_apart(task, since)  # meanwhile its like turned out to need the worker
-        return None
-
-    def _must_be_alone(self, task: Claimed) -> bool:
-        """It was lost in company before, and may have been the cause: unless it runs in a process
-        of its own, nothing else may run beside it."""
-        if not task.alone:
-            return False
-        function = self._functions().get((task.lane.type, task.lane.version))
-        return function is not None and not self._executors.isolates(function, task)
+        if self._closed or self.occupied >= self.count:
+            return None
+        return self._ahead.next(self._running, len(self.holding))
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
@@ -274,8 +243,7 @@ class Slots:
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
             return None
         self._running.add(attempt)
-        if self._must_be_alone(claimed):
-            self._solitude.begin(attempt)
+        self._ahead.begin(attempt)
         if end := first_end(left, function.traits.timeout):
             attempt.timer = self._loop.call_later(end[0], self._stop, attempt, end[1])
         return attempt
@@ -378,9 +346,7 @@ class Slots:
     def lost(self, leases: Sequence[Lease]) -> None:
         """Stop their work, and write nothing of it."""
         gone = frozenset(leases)
-        self._ahead = deque(one for one in self._ahead if one[1].lease not in gone)
-        if self._solitude.waiting and self._solitude.waiting.lease in gone:
-            self._solitude.take()
+        self._ahead.lost(gone)
         for attempt in self._running.copy():
             if attempt.claimed.lease in gone and not attempt.ended:
                 task = attempt.claimed.lease.task

@@ -1,10 +1,13 @@
 """Tasks that were lost in company run alone: whatever is lost together with them would pay.
 
 Alone for a while, not for ever: one that hangs, or runs for hours, must not take a whole worker
-with it (its parent, whose timeout would end it, may have to run here too).
+with it (its parent, whose timeout would end it, may have to run here too). In processes of their
+own they run side by side, a few new ones at a time: a hundred processes that start at once might
+well be what kills the worker again.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Collection
 from uuid import UUID
 
@@ -14,11 +17,12 @@ from holdfast.work.attempt import Attempt
 __all__ = ["Solitude"]
 
 _WHILE = 10.0  # seconds to wait for the others to end, and then to run as the only one
+_NEW_PROCESSES = max(8, 2 * (os.cpu_count() or 1))  # that began within that time
 
 
 class Solitude:
-    """At most one task that waits to be alone, and one that is. `over` is called when others may
-    start again."""
+    """At most one task that waits to be alone, and one that is; and a few in new processes. `over`
+    is called when others may start again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, over: Callable[[], None]) -> None:
         self._loop, self._over = loop, over
@@ -27,6 +31,7 @@ class Solitude:
         self.waiting: Claimed | None = None
         self.since = 0.0  # when it was taken
         self.sole: Attempt | None = None
+        self._spawned: set[Attempt] = set()  # lately
 
     def __bool__(self) -> bool:
         """Whether nothing else may be taken."""
@@ -58,14 +63,28 @@ class Solitude:
         self.sole = attempt
         self._loop.call_later(_WHILE, self._end, attempt)
 
+    def may_spawn(self) -> bool:
+        return len(self._spawned) < _NEW_PROCESSES
+
+    def spawn(self, attempt: Attempt) -> None:
+        """It starts in a process of its own."""
+        self._spawned.add(attempt)
+        self._loop.call_later(_WHILE, self._settle_in, attempt)
+
     def left(self, attempt: Attempt) -> None:
         """It has ended."""
+        self._spawned.discard(attempt)
         if self.sole is attempt:
             self.sole = None
 
     def _end(self, attempt: Attempt) -> None:
         if self.sole is attempt:
             self.sole = None
+            self._over()
+
+    def _settle_in(self, attempt: Attempt) -> None:
+        if attempt in self._spawned:
+            self._spawned.remove(attempt)
             self._over()
 
     def _hurry(self) -> None:

@@ -21,6 +21,7 @@ from holdfast.store import Store
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.work.adoption import Adoption
+from holdfast.work.ahead import Functions
 from holdfast.work.attempt import Attempt
 from holdfast.work.claiming import Claiming
 from holdfast.work.flowing import Flowing
@@ -31,7 +32,7 @@ from holdfast.work.pace import Pace, Polling
 from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
 from holdfast.work.settling import Settling
-from holdfast.work.slots import Functions, Slots
+from holdfast.work.slots import Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.vitals import Vitals
 
