@@ -48,30 +48,39 @@ def all_over(shell: Shell) -> bool:
     return bool(shell.rows(query)[0]["n"] == 0)
 
 
-def killed_in_the_middle(shell: Shell, names: list[str]) -> Running:
-    """A second worker, after the first one was killed with all of these in hand."""
+def killed_in_the_middle(shell: Shell, names: list[str], times: int) -> Running:
+    """A worker, after those before it were each killed with all of these in hand."""
     prepare(shell, *names)
-    first = worker(shell)
-    for name in names:
-        shell.began(name)
-    first.process.kill()
-    first.process.wait()
+    for _ in range(times):
+        doomed = worker(shell)
+        for name in names:
+            shell.began(name)
+        doomed.process.kill()
+        doomed.process.wait()
+        for name in names:
+            (shell.folder / f"{name}.began").unlink()
     (shell.folder / "go").touch()
     return worker(shell)
 
 
-def test_the_next_worker_finishes_durable_functions_that_were_lost_together(either: Shell):
-    second = killed_in_the_middle(either, HELD)
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+def test_the_next_worker_finishes_durable_functions_that_were_lost_together(
+    either: Shell, times: int
+):
+    last = killed_in_the_middle(either, HELD, times)
     until(lambda: all_over(either), "all is over")
     tasks = either.rows("select type, status, try_count from tasks")
-    assert {(t["status"], t["try_count"]) for t in tasks} == {("done", 1)}
-    assert Counter(t["type"] for t in tasks)["saga:kid"] == 6, "children are tasks of their own"
+    held = [t for t in tasks if t["type"] != "saga:kid"]
+    # The first time is nobody's fault; the second may have been anybody's.
+    assert {(t["status"], t["try_count"]) for t in held} == {("done", times)}
+    kids = [(t["status"], t["try_count"]) for t in tasks if t["type"] == "saga:kid"]
+    assert kids == [("done", 1)] * 6, "children are tasks of their own"
     steps = ("recorded first", "recorded second", "then", "only", "awake", "blocked")
     assert ledger(either) == Counter(steps), "each step once, also those recorded before"
     pid = int((either.folder / "plain").read_text())
-    assert pid != second.process.pid, "a plain function is set apart"
-    second.send(signal.SIGTERM)
-    assert second.end() == 0
+    assert (pid != last.process.pid) == (times == 2), "now a plain function is set apart"
+    last.send(signal.SIGTERM)
+    assert last.end() == 0
 
 
 def test_rows_and_the_end_of_a_lost_task_are_committed_together(either: Shell):
@@ -79,10 +88,10 @@ def test_rows_and_the_end_of_a_lost_task_are_committed_together(either: Shell):
         pytest.skip("on SQLite a function has no transaction")
     with database(either.environ["HOLDFAST_STORE"]) as run:
         run("create table book (name text)")
-        killed_in_the_middle(either, ["books", "fresh"])
+        killed_in_the_middle(either, ["books", "fresh"], times=2)
         until(lambda: all_over(either), "all is over")
         tasks = either.rows("select status, try_count from tasks")
-        assert [tuple(t.values()) for t in tasks] == [("done", 1)] * 2
+        assert [tuple(t.values()) for t in tasks] == [("done", 2)] * 2
         assert run("select name from book") == [("books",)]
 
 
@@ -107,8 +116,11 @@ def test_a_poison_among_a_thousand_ends_and_harms_nobody(either: Shell):
     bad = either.rows("select type, try_count from tasks where status = 'failed' order by type")
     assert [b["try_count"] for b in bad] == [3, 3]
     seen = ledger(either)
-    assert 3 <= seen["poison"] <= 4
-    assert 3 <= seen["poison_flow"] <= 4
+    # At most one more than its tries; the other one may have killed before it began.
+    assert 0 < seen["poison"] <= 4
+    assert 0 < seen["poison_flow"] <= 4
+    paid = either.rows("select count(*) as n from tasks where status = 'done' and try_count > 2")
+    assert paid[0]["n"] == 0, "beside a poison nobody loses more than one try"
     assert seen["harmless"] == 1, "a recorded step ran again"
 
 

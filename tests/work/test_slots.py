@@ -18,15 +18,16 @@ from tests.work.bench import Bench, Watcher, until
 LONG = timedelta(minutes=10)
 
 
-async def lose_in_company(bench: Bench, tasks: Sequence[TaskHandle[Any]]) -> None:
-    """A worker died with all of them: each must run alone from now on."""
+async def lose_in_company(bench: Bench, tasks: Sequence[TaskHandle[Any]], times: int = 2) -> None:
+    """A worker died with all of them, and the next one too: each must run alone from now on."""
     store = await bench.store()
     lanes = list((await store.lanes()).lanes)
-    answer = await store.claim(worker=13, lanes=lanes, want=len(tasks), lease=LONG)
-    assert {task.lease.task for task in answer.tasks} == {task.id for task in tasks}
-    for task in tasks:
-        bench.lapse(task.id)
-    assert len(await store.recover()) == len(tasks)
+    for worker in range(13, 13 + times):
+        answer = await store.claim(worker=worker, lanes=lanes, want=len(tasks), lease=LONG)
+        assert {task.lease.task for task in answer.tasks} == {task.id for task in tasks}
+        for task in tasks:
+            bench.lapse(task.id)
+        assert len(await store.recover()) == len(tasks)
 
 
 class Company:
@@ -65,7 +66,44 @@ async def test_what_must_run_alone_runs_as_the_only_one(
             await task.result(timeout=60)
     assert [company.met[i] for i in range(3)] == [set(), set(), set()]
     assert any(company.met[i] for i in range(100, 140)), "the others ran side by side"
-    assert await bench.ends(suspects[0]) == ["lost", "done"]
+    assert await bench.ends(suspects[0]) == ["lost", "lost", "done"]
+
+
+async def test_what_was_lost_together_once_runs_like_all_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
+    everybody = asyncio.Barrier(6)
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        await everybody.wait()
+
+    lost = await bench.app.dispatch_many([work.call(i) for i in range(5)])
+    await lose_in_company(bench, lost, times=1)
+    other = await bench.app.dispatch(work, 100)
+    async with bench.worker(max_concurrency=6):
+        for task in [*lost, other]:
+            await task.result(timeout=60)
+    assert {(await task.state()).try_count for task in lost} == {1}, "that try was given back"
+
+
+async def test_whoever_has_one_try_in_all_is_not_put_at_risk_by_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
+    company = Company()
+
+    @bench.app.durable(max_tries=1)
+    async def work(i: int) -> None:
+        await company.visit(i)
+
+    lost = await bench.app.dispatch_many([work.call(i) for i in range(3)])
+    await lose_in_company(bench, lost, times=1)
+    async with bench.worker(max_concurrency=5):
+        for task in lost:
+            await task.result(timeout=60)
+    assert company.met == {0: set(), 1: set(), 2: set()}
 
 
 async def test_a_suspect_that_turned_out_to_need_the_worker_does_not_start_in_company(
@@ -176,6 +214,35 @@ async def test_only_a_few_processes_for_suspects_are_new_at_once(
 
 
 @pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("times", [1, 2])
+async def test_nothing_is_taken_ahead_beside_what_was_lost(bench: Bench, times: int) -> None:
+    """Whatever is in hand when its worker dies again pays for it: so no more than has slots."""
+    release, inside = asyncio.Event(), set[int]()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        inside.add(i)
+        await release.wait()
+
+    @bench.app.durable(queue="quick")
+    async def quick() -> None: ...
+
+    lost = await bench.app.dispatch_many([work.call(i) for i in range(12)])
+    await lose_in_company(bench, lost, times=times)
+    await bench.app.pause_queue("default")
+    async with bench.worker(max_concurrency=4):
+        for task in await bench.app.dispatch_many([quick.call() for _ in range(200)]):
+            await task.result(timeout=60)  # so quick that many would be taken ahead
+        await bench.app.resume_queue("default")
+        await until(lambda: len(inside) == (4 if times == 1 else 2))
+        await until(lambda: 0 < bench.leases() <= 4 + 2)
+        assert len(await bench.history(lost[-1])) <= times + 2, "it comes and goes"
+        release.set()
+        for task in lost:
+            await task.result(timeout=60)
+
+
+@pytest.mark.usefixtures("apart")
 async def test_processes_of_suspects_that_run_for_long_count_no_more(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +285,7 @@ async def test_a_drain_hands_back_suspects_that_wait_for_a_process(
     async with bench.worker(max_concurrency=6):
         for task in suspects:
             await task.result(timeout=60)
-    assert {(await task.state()).try_count for task in suspects} == {1}
+    assert {(await task.state()).try_count for task in suspects} == {2}
 
 
 async def test_one_that_must_run_alone_and_was_cancelled_holds_up_nobody(bench: Bench) -> None:

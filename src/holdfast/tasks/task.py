@@ -158,7 +158,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     root: UUID | None = None  # the topmost ancestor, where there is a parent
     cancel_requested: bool = False
     expires_in: float | None = None  # seconds, by the store's clock when it was granted
-    alone: bool = False  # lost before in company: must run as the only task of its process
+    alone: bool = False  # lost before in company: lost again, it runs as the only one
     recorded: bool = False  # a durable function that has a journal
     since: int = 0  # its first fence after an end that was no loss; 0: not known
     life: int = 0  # the fence with which its last life ended; 0: this is the first; -1: not known

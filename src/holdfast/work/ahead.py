@@ -1,9 +1,15 @@
-"""What a worker has taken and not started yet. Those that were lost in company wait apart: for a
-process of their own, or to be the only one in the worker."""
+"""What a worker has taken and not started yet.
+
+Most losses are nobody's fault: a machine that stops, a kill for memory, a deploy. What was lost in
+company runs again like all others, once. Suspects are those that were lost once more, or have no
+try to lose; they wait apart, for a process of their own or to be the only one in the worker.
+"""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from holdfast.executor import Executors
 from holdfast.function import Function
@@ -25,19 +31,24 @@ class Ahead:
         *,
         functions: Functions,
         executors: Executors,
+        default_tries: int,
         put_down: Callable[[Claimed], None],
     ) -> None:
         self._solitude, self._functions, self._executors = solitude, functions, executors
-        self._put_down = put_down
+        self._default_tries, self._put_down = default_tries, put_down
         self._tasks: deque[tuple[float, Claimed]] = deque()
         self._suspects: deque[tuple[float, Claimed]] = deque()  # that run in a process each
         self.one_at_a_time = False  # the last ones to come must each be alone in the worker
+        self.is_wary = False  # some of them were lost before: nothing is to be lost with them
 
     def __len__(self) -> int:
         """Without the one that waits to be the only one."""
         return len(self._tasks) + len(self._suspects)
 
     def add(self, tasks: Sequence[Claimed], since: float, *, most_suspects: int) -> None:
+        self.is_wary = any(task.alone for task in tasks)
+        if self.is_wary:
+            tasks = [self._forgiven(task) for task in tasks]
         self.one_at_a_time = any(map(self._must_be_alone, tasks))
         for task in tasks:
             if not self._is_suspect(task):
@@ -48,6 +59,12 @@ class Ahead:
                 self._suspects.append((since, task))
             else:  # another worker may have a process for it
                 self._put_down(task)
+
+    def _forgiven(self, task: Claimed) -> Claimed:
+        """As if it had never been lost, where that happened once and another try is left."""
+        if task.tries > 1 or (task.max_tries or self._default_tries) == 1:
+            return task
+        return msgspec.structs.replace(task, alone=False)
 
     def _set_apart(self, task: Claimed, since: float) -> None:
         """One waits here until it can be alone; the others may find another worker."""

@@ -38,7 +38,7 @@ _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
 
 
 class Slots:
-    """So many attempts at once. A task that was lost in company before runs as the only one.
+    """So many attempts at once. A task that was lost in company twice runs as the only one.
 
     `hungry` is called when there is room for more.
     """
@@ -81,7 +81,11 @@ class Slots:
         self._loop = asyncio.get_running_loop()
         self._solitude = Solitude(self._loop, self.freed)
         self._ahead = Ahead(
-            self._solitude, functions=functions, executors=executors, put_down=self._put_down
+            self._solitude,
+            functions=functions,
+            executors=executors,
+            default_tries=default_tries,
+            put_down=self._put_down,
         )
 
     def __contains__(self, task: UUID) -> bool:
@@ -120,6 +124,8 @@ class Slots:
         free = max(0, self.count - have)
         if self._ahead.one_at_a_time:
             return min(free, 1), 0
+        if self._ahead.is_wary:
+            return free, 0
         return free, max(0, self.count + ahead - have - free)
 
     def take(self, tasks: Sequence[Claimed]) -> None:
