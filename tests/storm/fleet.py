@@ -246,7 +246,7 @@ class Fleet:
 
     def recoveries(self) -> tuple[list[float], list[float]]:
         """Seconds from each strike until what its victim held was given back, and granted again.
-        What was lost in company waits for a worker that is empty, so the latter takes longer."""
+        What was lost in company twice waits for a worker that is empty: the latter takes longer."""
         struck = {hand.name: hand.struck for hand in self.all if hand.struck}
         names = dict(peek(self.place, "select id, name from {s}worker"))
         attempts = peek(

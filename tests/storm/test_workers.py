@@ -98,11 +98,11 @@ def test_poison_ends_in_the_dead_letters_and_all_others_finish(url: str, tmp_pat
         fleet.judge()
         states = _states(fleet)
         assert {states[str(id)][0] for id in good} == {"done"}
-        # Who was lost beside a poison pays nothing for it; who was lost alone does, as on a machine
-        # that stood still for longer than the lease.
+        # Who was lost beside a poison pays nothing for it at first, and then once; who was lost alone
+        # pays too, as on a machine that stood still for longer than the lease.
         paid = [id for id in good if states[str(id)][1] > 1]
         print(f"{len(paid)} innocents paid")
-        assert len(paid) < len(good) / 40, "innocents paid"
+        assert len(paid) < len(good) / 20, "innocents paid"
         assert {states[str(id)] for id in poison} == {("failed", 3)}
         begun = [id for id, _ in fleet.lines("+")]
         counts = [begun.count(str(id)) for id in poison]
