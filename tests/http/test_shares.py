@@ -1,0 +1,44 @@
+"""What each worker holds and did: of a large fleet, and of workers that share a name."""
+
+import uuid
+
+from prometheus_client.parser import text_string_to_metric_families
+
+MANY = 1001  # more leases than one page of them shows
+
+
+async def hold(http, name: str, count: int) -> dict:
+    """A worker that claims so many tasks, and what it is known by."""
+    wish = {"worker_id": name, "types": ["pay"], "max_concurrent": 1000}
+    worker = (await http.post("/v1/workers", json=wish)).json()
+    for want in (*[1000] * (count // 1000), count % 1000):
+        tasks = [{"type": "pay", "kwargs": {"order": n}} for n in range(want)]
+        assert (await http.post("/v1/tasks/batch", json={"tasks": tasks})).status_code == 201
+        claim = {"worker": worker["worker"], "request_id": str(uuid.uuid4()), "want": want}
+        claim |= {"lease_seconds": 60 if count > 1000 else 600}  # who ends first is listed first
+        assert len((await http.post("/v1/claims", json=claim)).json()["data"]) == want
+    return worker
+
+
+async def test_what_a_worker_holds_is_seen_however_much_others_hold(http):
+    await hold(http, "large", MANY)
+    small = await hold(http, "small", 2)
+    for name in ("small", small["id"]):
+        leases = (await http.get("/v1/leases", params={"worker_id": name, "limit": 2})).json()
+        assert [lease["worker_id"] for lease in leases["data"]] == ["small"] * 2
+    own = (await http.get("/worker/stats?worker_id=small")).json()
+    assert len(own["active_job_ids"]) == 2
+    by_worker = (await http.get("/distributed/stats")).json()["by_worker"]
+    held = {name: share["active_leases"] for name, share in by_worker.items()}
+    assert held == {"large": MANY, "small": 2}
+
+
+async def test_workers_of_one_name_are_counted_together(http):
+    await hold(http, "twin", 1)
+    await hold(http, "twin", 2)
+    share = (await http.get("/distributed/stats")).json()["by_worker"]["twin"]
+    assert (share["active_leases"], share["max_jobs"]) == (3, 2000)
+    page = (await http.get("/metrics")).text
+    samples = [s for f in text_string_to_metric_families(page) for s in f.samples]
+    held = [s.value for s in samples if s.name == "active_leases_total"]
+    assert held == [3]
