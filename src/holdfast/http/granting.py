@@ -85,7 +85,8 @@ class Granting:
         drain = await self._beat(store, worker, active)
         if held := await store.claimed(worker=worker.id, grant=grant):
             return Granted(held, drain)
-        if drain:
+        want = min(want, worker.slots - active)
+        if drain or want <= 0:
             return Granted([], drain)
         over = asyncio.get_running_loop().time() + wait
         pause = _QUICK
@@ -100,6 +101,8 @@ class Granting:
                 return Granted(tasks, drain)
             await asyncio.sleep(min(pause, left))
             await self._sweeping.sweep()
+            if drain := await self._beat(store, worker, active):
+                return Granted([], drain)
             pause = min(pause * 1.5, _SLOW)
 
     async def _ask(

@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 from starlette.responses import Response
 
+from holdfast.errors import InvalidInput
 from holdfast.executors.failures import failure_told
 from holdfast.http.protocol import (
     Claim,
@@ -76,6 +77,11 @@ async def sign_off_worker(ask: Ask) -> Response:
 async def claim_tasks(ask: Ask) -> Response:
     """Take due tasks under a lease. Renew it well before it ends; settle it once."""
     wish, worker = ask.body, _worker(ask)
+    if wish.want > worker.slots:
+        raise InvalidInput(
+            f"this worker registered with max_concurrent {worker.slots}, and cannot want "
+            f"{wish.want}; want fewer, or register with more"
+        )
     lease = timedelta(seconds=wish.lease_seconds)
     found = await ask.house.granting.claim(
         worker,
