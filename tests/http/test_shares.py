@@ -2,15 +2,16 @@
 
 import uuid
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 MANY = 1001  # more leases than one page of them shows
 
 
-async def hold(http, name: str, count: int) -> dict:
+async def hold(http: httpx.AsyncClient, name: str, count: int) -> dict[str, str]:
     """A worker that claims so many tasks, and what it is known by."""
     wish = {"worker_id": name, "types": ["pay"], "max_concurrent": 1000}
-    worker = (await http.post("/v1/workers", json=wish)).json()
+    worker: dict[str, str] = (await http.post("/v1/workers", json=wish)).json()
     for want in (*[1000] * (count // 1000), count % 1000):
         tasks = [{"type": "pay", "kwargs": {"order": n}} for n in range(want)]
         assert (await http.post("/v1/tasks/batch", json={"tasks": tasks})).status_code == 201

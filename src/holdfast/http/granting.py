@@ -21,7 +21,8 @@ from holdfast.http.sweeping import Sweeping
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import chance
 from holdfast.notifier import Hint
-from holdfast.redaction import Redaction
+from holdfast.redaction import Redaction, scrub
+from holdfast.sealing import is_sealed
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     Cancelled,
@@ -31,7 +32,7 @@ from holdfast.tasks.lifecycle import (
     Settlement,
     settle,
 )
-from holdfast.tasks.task import Claimed
+from holdfast.tasks.task import Claimed, Task
 
 __all__ = ["Granted", "Granting"]
 
@@ -40,6 +41,7 @@ _BEAT = 10_000_000  # microseconds between two signs of life that are written
 _QUICK, _SLOW = 0.05, 0.5  # seconds between looks for work
 _MOST_KNOWN = 10_000
 _AGAIN = 4  # claims for one look
+_ALL_HIDDEN = "[hidden: the arguments are sealed, and the API has no key to them]"
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -181,19 +183,27 @@ class Granting:
     ) -> None:
         await (await self._store()).progress(held.lease, percent, message, saved)
 
-    async def secrets(self, held: HeldLease) -> frozenset[str]:
-        """What stands in those fields of its task's arguments that nobody sees: a remote worker was
-        given them, and may repeat them. None where this server cannot read the arguments either."""
-        store, redaction = await self._store(), Redaction(self._app.config.redact)
+    async def hiding(self, held: HeldLease) -> Callable[[str], str]:
+        """Takes out of a text what stands in those fields of its task's arguments that nobody sees:
+        a remote worker was given them, and may repeat them. A worker that opens by itself what is
+        sealed here may repeat what this server cannot tell from the rest: then all of it."""
+        store = await self._store()
         try:
             task, payload = await store.get(held.task), await store.payload(held.task)
-        except (UnknownTask, Sealed):
-            return frozenset()
+        except Sealed:
+            return _all_hidden
+        except UnknownTask:
+            return lambda text: text
+        if is_sealed(payload):
+            return _all_hidden
+        secrets = Redaction(self._app.config.redact).values(payload, self._places(task))
+        return lambda text: scrub(text, secrets)
+
+    def _places(self, task: Task) -> tuple[str, ...] | None:
         try:
-            function = self._app.functions.find(task.type, task.version)
+            return self._app.functions.find(task.type, task.version).signature.places
         except UnknownType:
-            return redaction.values(payload, None)
-        return redaction.values(payload, function.signature.places)
+            return None
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 
@@ -212,6 +222,10 @@ class Granting:
 
     async def _store(self) -> Store:
         return (await self._client()).store
+
+
+def _all_hidden(text: str) -> str:
+    return text and _ALL_HIDDEN
 
 
 def _grant(worker: RemoteWorker, request: UUID) -> UUID:

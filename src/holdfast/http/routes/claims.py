@@ -26,7 +26,6 @@ from holdfast.http.rendering import json
 from holdfast.http.routing import Ask, Routes
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import new_worker_id
-from holdfast.redaction import scrub
 from holdfast.tasks.durations import duration
 from holdfast.tasks.lifecycle import Cancelled, Done, Errored, HandedBack, Outcome, Snoozed
 from holdfast.tasks.names import check_labels, check_type
@@ -124,7 +123,7 @@ async def report_progress(ask: Ask) -> Response:
     said, held, message = ask.body, _held(ask), ask.body.message
     saved = None if said.save is None else encode(said.save)
     if message is not None:
-        message = scrub(message, await ask.house.granting.secrets(held))
+        message = (await ask.house.granting.hiding(held))(message)
     await ask.house.granting.progress(held, said.percent, message, saved)
     return Response(status_code=204)
 
@@ -168,13 +167,9 @@ async def _outcome(ask: Ask, held: HeldLease) -> Outcome:
         case "handed_back":
             return HandedBack()
         case "failed":
-            told, secrets = said.error or SettleError(), await ask.house.granting.secrets(held)
+            told, hidden = said.error or SettleError(), await ask.house.granting.hiding(held)
             failure = await asyncio.to_thread(  # both may be long
-                failure_told,
-                told.type,
-                told.message,
-                told.traceback,
-                lambda text: scrub(text, secrets),
+                failure_told, told.type, told.message, told.traceback, hidden
             )
             return Errored(failure, said.retryable)
 
