@@ -199,6 +199,14 @@ async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(sto
     assert (found.status, found.capabilities, found.types) == ("ready", ("gpu",), ME.types)
 
 
+async def test_what_several_count_for_a_worker_is_added_up(store):
+    far = WorkerRecord(id=OTHER, name="far")
+    for count in (2, 0, 3):
+        await store.beat(far, acquired=count)
+    (found,) = await store.workers()
+    assert found.tasks_acquired == 5
+
+
 async def test_a_beat_registers_a_worker_that_nobody_knows(store):
     assert await store.beat(ME) == Beat(frozenset(), drain=False)
     assert [w.id for w in await store.workers()] == [WORKER]

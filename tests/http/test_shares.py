@@ -43,3 +43,27 @@ async def test_workers_of_one_name_are_counted_together(http):
     samples = [s for f in text_string_to_metric_families(page) for s in f.samples]
     held = [s.value for s in samples if s.name == "active_leases_total"]
     assert held == [3]
+
+
+async def test_what_a_worker_got_over_http_is_counted_with_its_next_sign_of_life(http, monkeypatch):
+    monkeypatch.setattr("holdfast.http.granting._BEAT", 0)  # each claim is one
+    worker = await hold(http, "far", 2)
+    claim = {"worker": worker["worker"], "request_id": str(uuid.uuid4())}
+    await http.post("/v1/claims", json=claim)
+    acquired = {"/worker/stats?worker_id=far": None, "/distributed/stats": "by_worker"}
+    for path, part in acquired.items():
+        found = (await http.get(path)).json()
+        share = found[part]["far"] if part else found
+        assert share["tasks_acquired_total"] == 2
+
+
+async def test_and_when_it_leaves(http):
+    worker = await hold(http, "far", 3)
+    await http.post("/v1/workers:sign-off", json={"worker": worker["worker"]})
+    found = (await http.get("/worker/stats?worker_id=far")).json()
+    assert (found["state"], found["tasks_acquired_total"]) == ("stopped", 3)
+    records = (await http.get("/v1/audit?verb=worker.*")).json()["data"]
+    assert [(one["verb"], one["subject"], one["detail"]["id"]) for one in records] == [
+        ("worker.sign_off", "far", worker["id"]),
+        ("worker.register", "far", worker["id"]),
+    ]

@@ -51,6 +51,14 @@ class Granted(msgspec.Struct, frozen=True):
     drain: bool
 
 
+class _Known(msgspec.Struct):
+    """A worker, as of its last beat. `acquired`: tasks that it got here since."""
+
+    at: int
+    drain: bool
+    acquired: int = 0
+
+
 class Granting:
     def __init__(
         self, app: Holdfast, client: Callable[[], Awaitable[Client]], sweeping: Sweeping
@@ -59,13 +67,24 @@ class Granting:
         self._lanes: Lanes | None = None
         self._turn = itertools.count(1)
         self._served: dict[str, int] = {}  # tenants in turn: who was served last comes last
-        self._beats: OrderedDict[int, tuple[int, bool]] = OrderedDict()
+        self._known: OrderedDict[int, _Known] = OrderedDict()
 
-    async def register(self, worker: RemoteWorker) -> None:
-        await (await self._store()).register(worker.record(status="starting"))
+    async def register(self, worker: RemoteWorker, caller: Caller) -> None:
+        store = await self._store()
+        await self._note(store, "worker.register", worker, caller)
+        await store.register(worker.record(status="starting"))
 
-    async def sign_off(self, worker: RemoteWorker) -> None:
-        await (await self._store()).sign_off(worker.id)
+    async def sign_off(self, worker: RemoteWorker, caller: Caller) -> None:
+        store, known = await self._store(), self._known.pop(worker.id, None)
+        await self._note(store, "worker.sign_off", worker, caller)
+        if known and known.acquired:
+            await store.beat(worker.record(), acquired=known.acquired)
+        await store.sign_off(worker.id)
+
+    async def _note(self, store: Store, verb: str, worker: RemoteWorker, caller: Caller) -> None:
+        """With what each attempt says of its worker, the audit knows which key had a task."""
+        detail = {"id": str(worker.id)}
+        await store.note(caller.name, verb, worker.name, tenant=caller.tenant, detail=detail)
 
     # ── claim ────────────────────────────────────────────────────────────────────────────────
 
@@ -100,6 +119,7 @@ class Granting:
                 return Granted([], drain)
             left = over - asyncio.get_running_loop().time()
             if tasks or left <= 0:
+                self._count(worker, len(tasks))
                 return Granted(tasks, drain)
             await asyncio.sleep(min(pause, left))
             await self._sweeping.sweep()
@@ -210,15 +230,24 @@ class Granting:
     async def _beat(self, store: Store, worker: RemoteWorker, active: int) -> bool:
         """Answers whether it is to drain, as of the last beat."""
         now = self._app.home.clock.boot()
-        at, drain = self._beats.get(worker.id, (None, False))
-        if at is not None and now - at < _BEAT:
-            return drain
-        answer = await store.beat(worker.record(active))
-        self._beats[worker.id] = (now, answer.drain)
-        self._beats.move_to_end(worker.id)
-        if len(self._beats) > _MOST_KNOWN:
-            self._beats.popitem(last=False)
-        return answer.drain
+        known = self._known.setdefault(worker.id, _Known(now - _BEAT, False))
+        if now - known.at < _BEAT:
+            return known.drain
+        self._known.move_to_end(worker.id)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        more, known.acquired, known.at = known.acquired, 0, now  # so no other says it, too
+        try:
+            answer = await store.beat(worker.record(active), acquired=more)
+        except BaseException:
+            known.acquired, known.at = known.acquired + more, now - _BEAT
+            raise
+        known.drain = answer.drain
+        return known.drain
+
+    def _count(self, worker: RemoteWorker, tasks: int) -> None:
+        if known := self._known.get(worker.id):
+            known.acquired += tasks
 
     async def _store(self) -> Store:
         return (await self._client()).store

@@ -57,7 +57,7 @@ async def register_worker(ask: Ask) -> Response:
         capabilities=check_labels("capability", wish.capabilities),
         slots=wish.max_concurrent,
     )
-    await ask.house.granting.register(worker)
+    await ask.house.granting.register(worker, ask.caller)
     token = ask.house.tokens.give(worker, ask.caller)
     made = Registered(id=str(worker.id), worker_id=worker.name, worker=token)
     return json(made, 201)
@@ -68,7 +68,7 @@ async def register_worker(ask: Ask) -> Response:
 )
 async def sign_off_worker(ask: Ask) -> Response:
     """It has left, in good order. What it still holds lapses."""
-    await ask.house.granting.sign_off(_worker(ask))
+    await ask.house.granting.sign_off(_worker(ask), ask.caller)
     return Response(status_code=204)
 
 
