@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from holdfast.errors import KeyConflict, StoreUnreachable, UnknownTask
+from holdfast.errors import InvalidInput, KeyConflict, StoreUnreachable, UnknownTask
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.edit import Edit
 from holdfast.tasks.limits import Limit
@@ -124,9 +124,9 @@ async def _edit(simulation: "Simulation", store: SqlStore, id: UUID) -> None:
     if plan.expiry and rng.random() < 0.5:
         wish["expires"] = rng.choice((None, timedelta(0), timedelta(seconds=6)))
     if rng.random() < 0.5:
-        wish = {"max_tries": 5}  # never fewer than it has had
+        wish = {"max_tries": rng.choice((1, 2, 5))}
     seen = None
-    with suppress(UnknownTask):
+    with suppress(UnknownTask, InvalidInput):  # fewer tries than it has had are refused
         if rng.random() < 0.3:
             seen = await store.get(id)
             await rest(rng.uniform(0.0, 2.0))
