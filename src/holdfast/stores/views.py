@@ -275,4 +275,4 @@ def _within(after: datetime | None, at: datetime | None, before: datetime | None
 def _is_past(filter: TaskFilter, page: Sequence[Task]) -> bool:
     """Whether all that follows ended even earlier: lists of one end have the newest first."""
     last = page[-1].finished_at if page and filter.status else None
-    return bool(filter.ended_after and last and last < filter.ended_after - _SLACK)
+    return bool(filter.ended_after and last and last + _SLACK < filter.ended_after)
