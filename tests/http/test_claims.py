@@ -290,7 +290,7 @@ async def test_a_worker_gets_no_more_than_its_free_slots_take(http):
     assert (refused.status_code, code(refused)) == (422, "invalid_input")
     assert "max_concurrent 3" in refused.json()["detail"]
     assert len(await claimed(http, worker, want=3, active=1)) == 2
-    assert await claimed(http, worker, want=1, active=3, wait=30) == []
+    assert await claimed(http, worker, want=1, active=3, wait=0.2) == []
 
 
 async def test_a_worker_that_waits_for_work_hears_that_it_is_to_drain(http, monkeypatch):

@@ -106,13 +106,13 @@ class Granting:
         drain = await self._beat(store, worker, active)
         if held := await store.claimed(worker=worker.id, grant=grant):
             return Granted(held, drain)
-        want = min(want, worker.slots - active)
-        if drain or want <= 0:
+        if drain:
             return Granted([], drain)
+        want = min(want, worker.slots - active)
         over = asyncio.get_running_loop().time() + wait
         pause = _QUICK
         while True:
-            tasks = await self._ask(store, worker, caller, grant, want, lease)
+            tasks = await self._ask(store, worker, caller, grant, want, lease) if want > 0 else []
             if await is_gone():  # nobody would run them
                 for task in tasks:
                     await self.settle(HeldLease.of(task, 0, lease), HandedBack())
