@@ -24,6 +24,7 @@ __all__ = [
     "Gate",
     "Journal",
     "Lanes",
+    "LeaseCount",
     "LeaseView",
     "LimitKind",
     "LimitRecord",
@@ -273,6 +274,13 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     lease_timeout: datetime
     seconds_left: float
     tenant: str
+
+
+class LeaseCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many leases one worker holds; `lapsed`: how many of them are past their end."""
+
+    held: int
+    lapsed: int
 
 
 LimitKind = Literal["type", "queue", "tenant"]

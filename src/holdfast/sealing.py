@@ -17,7 +17,7 @@ from uuid import UUID
 from holdfast.errors import InvalidInput, Sealed
 from holdfast.ids import random_bytes
 
-__all__ = ["KeyRing"]
+__all__ = ["KeyRing", "is_sealed"]
 
 _MARK = b'"hf:sealed:1:'
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -72,7 +72,7 @@ class KeyRing:
 
     def open(self, data: bytes, task: UUID, place: str) -> bytes:
         """What was never sealed is as it is. Raises `Sealed` where it cannot be opened."""
-        if not data.startswith(_MARK):
+        if not is_sealed(data):
             return data
         name, _, text = data[len(_MARK) : -1].partition(b":")
         key = self._keys.get(name.decode("ascii", "replace"))
@@ -115,6 +115,10 @@ class _Key:
 
     def mark(self, data: bytes) -> bytes:
         return hmac.digest(self._marks, data, sha256)
+
+
+def is_sealed(data: bytes) -> bool:
+    return data.startswith(_MARK)
 
 
 def _bound(task: UUID, place: str) -> bytes:

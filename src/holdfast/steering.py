@@ -12,6 +12,7 @@ from holdfast.answers import (
     Editing,
     Ending,
     EventPage,
+    LeaseCount,
     LeaseView,
     LimitKind,
     LimitRecord,
@@ -129,9 +130,15 @@ class Views(Protocol):
         lapsed: bool = False,
         older_than: timedelta | None = None,
         tenant: str | None = None,
+        worker: str | None = None,
         limit: int = 500,
     ) -> list[LeaseView]:
-        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer."""
+        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer;
+        `worker`: only what the workers of this name, or the one with this id, hold."""
+        ...
+
+    async def lease_counts(self, *, tenant: str | None = None) -> dict[int, LeaseCount]:
+        """How many each worker holds, by its id; none left out."""
         ...
 
     async def workers(self) -> list[WorkerRecord]: ...

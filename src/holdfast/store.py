@@ -74,8 +74,11 @@ class Working(Protocol):
 
     async def register(self, worker: WorkerRecord) -> None: ...
 
-    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> Beat:
-        """Say that the worker lives; answers what is wanted of it."""
+    async def beat(
+        self, worker: WorkerRecord, held: Sequence[Lease] = (), *, acquired: int = 0
+    ) -> Beat:
+        """Say that the worker lives; answers what is wanted of it. `acquired`: tasks that come to
+        those it acquired, where several count for it."""
         ...
 
     async def sign_off(self, worker: int) -> None: ...

@@ -110,6 +110,23 @@ async def test_a_task_that_has_not_started_never_starts_once_cancelled(serving):
             await task.result(timeout=60)
 
 
+async def test_what_has_not_begun_is_changed(serving):
+    async with serving() as app:
+        task = await app.dispatch(add.options(delay="1h", max_tries=2), 1)
+        assert await app.edit(task, priority=7, tags=["b", "a"], expires="2h")
+        state = await task.state()
+        assert (state.priority, state.tags, state.max_tries) == (7, ("a", "b"), 2)
+        assert state.expires_at is not None
+        with pytest.raises(InvalidInput, match="say what to change"):
+            await app.edit(task)
+        with pytest.raises(InvalidInput, match="delay"):
+            await app.edit(task, priority=1, delay="soon")
+        assert (await task.state()).priority == 7
+        assert await app.edit(str(task.id), delay=0, expires=None)
+        assert await task.result(timeout=60) == 2
+        assert not await app.edit(task, priority=1), "it has ended"
+
+
 async def test_a_running_task_is_told_to_cancel_long_before_the_next_heartbeat(serving):
     async with serving(lease_duration="60s") as app:
         task = await app.dispatch(wait_for_ever)

@@ -19,6 +19,13 @@ def test_a_key_is_shown_once_and_kept_as_a_digest(either: Shell):
     assert view["scopes"] == ["fleet:read", "tasks:read"]
 
 
+def test_a_key_without_a_name_is_called_like_its_tenant(either: Shell):
+    either.says("migrate", "up")
+    assert either.says("token", "create", "--tenant", "acme", "--scopes", "tasks:read")
+    (view,) = json.loads(either.says("token", "ls", "-o", "json"))
+    assert (view["name"], view["tenant_id"]) == ("acme", "acme")
+
+
 def test_a_key_that_is_taken_back_opens_nothing_more(either: Shell):
     either.says("migrate", "up")
     made = json.loads(

@@ -1,6 +1,6 @@
 """Bad input gets an error that says what to do, and nothing changes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -35,6 +35,10 @@ BAD = {
         "instead of a delay",
     ),
     "a time that never comes": ({"run_at": datetime.max.replace(tzinfo=UTC)}, "run_at"),
+    "a time before all times": (
+        {"run_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))},
+        "between the years 1970 and 9000",
+    ),
     "a queue with a space": ({"queue": "my queue"}, "letters, digits"),
     "an empty queue": ({"queue": ""}, "letters, digits"),
     "a queue with a NUL": ({"queue": "q\0"}, "letters, digits"),

@@ -155,6 +155,22 @@ async def test_a_retry_that_waits_keeps_its_tries(store):
     assert (again.lease.task, again.tries, again.lease.fence) == (id, 2, 2)
 
 
+async def test_tries_are_never_fewer_than_it_has_had(store, dump):
+    id = await put_one(store, max_tries=5)
+    seen = await store.get(id)
+    for _ in range(2):
+        await finish(store, await claim_one(store), retry())
+    before = await dump()
+    for fewer in (1, 2):
+        with pytest.raises(InvalidInput, match="tried 2 times already"):
+            await store.edit(id, Edit(max_tries=fewer))
+        assert await store._edit(seen, Edit(max_tries=fewer)) == "changed", (
+            "tried since it was read"
+        )
+    assert await dump() == before
+    assert await store.edit(id, Edit(max_tries=3)) == "edited"
+
+
 async def test_of_two_who_saw_the_same_one_is_refused(store, dump):
     id = await put_one(store)
     seen = await store.get(id)

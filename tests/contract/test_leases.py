@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.answers import Beat, WorkerRecord
+from holdfast.answers import Beat, LeaseCount, WorkerRecord
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_grant, new_id
 from holdfast.tasks.task import Lease, TaskStatus
@@ -156,6 +156,12 @@ async def test_leases_are_listed_with_what_people_want_to_know(store, clock):
     assert (valid.type, valid.worker_name) == ("job:b", None)
     assert [view.task for view in await store.leases(lapsed=True)] == [id]
     assert len(await store.leases(limit=1)) == 1
+    for name in ("host-a:17", str(WORKER)):
+        assert [view.task for view in await store.leases(worker=name, limit=1)] == [id]
+    assert await store.leases(worker=str(OTHER), limit=1) == [valid]
+    assert await store.leases(worker="nobody") == []
+    one, none = LeaseCount(held=1, lapsed=1), LeaseCount(held=1, lapsed=0)
+    assert await store.lease_counts() == {WORKER: one, OTHER: none}
 
 
 # ── workers ──────────────────────────────────────────────────────────────────────────────────
@@ -191,6 +197,14 @@ async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(sto
     assert found.last_heartbeat - found.started_at == seconds(30)
     assert {name: getattr(found, name) for name in told} == told
     assert (found.status, found.capabilities, found.types) == ("ready", ("gpu",), ME.types)
+
+
+async def test_what_several_count_for_a_worker_is_added_up(store):
+    far = WorkerRecord(id=OTHER, name="far")
+    for count in (2, 0, 3):
+        await store.beat(far, acquired=count)
+    (found,) = await store.workers()
+    assert found.tasks_acquired == 5
 
 
 async def test_a_beat_registers_a_worker_that_nobody_knows(store):

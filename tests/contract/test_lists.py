@@ -1,5 +1,6 @@
 """Lists: every task of a kind exactly once, page by page, whatever the filter."""
 
+from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
 import pytest
@@ -25,6 +26,8 @@ from tests.contract.acts import (
     seconds,
     waiting,
 )
+
+EARLIEST = [datetime.min.replace(tzinfo=zone) for zone in (UTC, timezone(timedelta(hours=14)))]
 
 
 async def _walk(store, limit: int = 3, **filter) -> list[UUID]:
@@ -93,6 +96,9 @@ async def test_lists_are_filtered_by_time(store, clock):
         assert await _walk(store, 2, **every, created_before=made) == ids[1::-1]
         both = {"ended_after": times[1].finished_at, "ended_before": times[3].finished_at}
         assert await _walk(store, 2, **every, **both) == [ids[2], ids[1]]
+        for first in EARLIEST:
+            assert await _walk(store, 2, **every, ended_after=first) == ids[::-1]
+            assert await _walk(store, 2, **every, created_after=first) == ids[::-1]
     open_one = await put_one(store)
     assert await _walk(store, 2, ended_before=times[4].finished_at) == ids[3::-1]
     assert open_one not in await _walk(store, 2, ended_after=times[0].finished_at)

@@ -214,6 +214,7 @@ BAD = {
     "a delay of centuries": "'t', delay => '1000 years'",
     "a delay and a time": "'t', delay => '1 second', run_at => now()",
     "a time that never comes": "'t', run_at => 'infinity'",
+    "a time before all times": "'t', run_at => '-infinity'",
     "a negative expiry": "'t', expires => '-1 second'",
     "no tries": "'t', max_tries => 0",
     "arguments that are no list": "'t', args => '{}'",

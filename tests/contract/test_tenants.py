@@ -76,6 +76,8 @@ async def test_leases_of_one_tenant(store):
     assert [lease.tenant for lease in await store.leases(tenant="acme", limit=1)] == ["acme"]
     assert len(await store.leases()) == 5
     assert await store.leases(tenant="nobody") == []
+    counted = await store.lease_counts(tenant="acme")
+    assert sum(count.held for count in counted.values()) == 2
 
 
 async def test_queue_loads_of_one_tenant(store, clock):

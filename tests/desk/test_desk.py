@@ -195,7 +195,7 @@ async def test_numbers_name_every_queue_that_is_asked_for(app: Holdfast, desk: L
     assert set(stats.queues) == {"money", "idle"}
     assert (stats.queues["idle"].claimable, stats.queues["money"].claimable) == (0, 1)
     assert (stats.totals.pending, stats.leases.active, stats.workers.active) == (1, 0, 0)
-    assert stats.desired_workers == {"money": 1}
+    assert stats.desired_workers == {"money": 1, "idle": 0}
     await claim_all(app)
     assert (await desk.stats()).leases.active == 1
 

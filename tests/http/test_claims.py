@@ -9,13 +9,14 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.desk.caller import Caller
+from tests.app.conftest import until
 from tests.http.conftest import SomeKeys, asking, asking_api, code
 
 PAY = {"type": "pay", "kwargs": {"order": 7}}
 
 
 async def registered(http: httpx.AsyncClient, **more: Any) -> str:
-    wish = {"worker_id": "far-1", "types": ["pay", "fail"], **more}
+    wish = {"worker_id": "far-1", "types": ["pay", "fail"], "max_concurrent": 10, **more}
     answer = await http.post("/v1/workers", json=wish)
     assert answer.status_code == 201, answer.text
     token: str = answer.json()["worker"]
@@ -241,7 +242,7 @@ async def test_a_worker_is_seen_and_drained_and_signs_off(app: Holdfast, monkeyp
     monkeypatch.setattr("holdfast.http.granting._BEAT", 0)
     async with asking(app) as http:
         worker = await registered(http, max_concurrent=4, hostname="far")
-        await claimed(http, worker, active=3)
+        await claimed(http, worker, want=1, active=3)
         view = (await http.get("/v1/workers/far-1")).json()
         assert (view["max_concurrent"], view["active"], view["status"]) == (4, 3, "ready")
         await http.post("/v1/workers/far-1:drain")
@@ -278,3 +279,33 @@ async def test_an_outcome_that_is_none_is_refused_and_the_lease_stays(here, body
     answer = await here.post(f"/v1/leases/{task['lease']}:settle", json=body)
     assert answer.status_code == 422
     assert (await here.post(f"/v1/leases/{task['lease']}:renew", json={})).status_code == 200
+
+
+async def test_a_worker_gets_no_more_than_its_free_slots_take(http):
+    worker = await registered(http, max_concurrent=3)
+    for _ in range(4):
+        await http.post("/v1/tasks", json=PAY)
+    asked = {"worker": worker, "request_id": str(uuid4()), "want": 4}
+    refused = await http.post("/v1/claims", json=asked)
+    assert (refused.status_code, code(refused)) == (422, "invalid_input")
+    assert "max_concurrent 3" in refused.json()["detail"]
+    assert len(await claimed(http, worker, want=3, active=1)) == 2
+    assert await claimed(http, worker, want=1, active=3, wait=0.2) == []
+
+
+async def test_a_worker_that_waits_for_work_hears_that_it_is_to_drain(http, monkeypatch):
+    monkeypatch.setattr("holdfast.http.granting._BEAT", 0)  # each look is a sign of life
+    answer = await http.post("/v1/workers", json={"worker_id": "far-1", "types": ["pay"]})
+    worker = answer.json()
+
+    async def waits() -> bool:
+        found = (await http.get(f"/v1/workers/{worker['id']}")).json()
+        return bool(found["status"] == "ready")
+
+    body = {"worker": worker["worker"], "request_id": str(uuid4()), "wait": 30}
+    async with asyncio.TaskGroup() as both:
+        claim = both.create_task(http.post("/v1/claims", json=body))
+        await until(waits)
+        assert (await http.post(f"/v1/workers/{worker['id']}:drain")).status_code == 200
+        found = (await asyncio.wait_for(claim, 20)).json()
+    assert found == {"data": [], "drain": True}

@@ -310,6 +310,8 @@ async def test_it_can_be_mounted_under_a_prefix(local):
         link = (await http.get("/jobs/v1/tasks?limit=1")).links["next"]["url"]
         assert (await http.get(link)).json()["data"][0]["id"] == answer.json()["id"]
         assert (await http.get("/jobs/nowhere")).status_code == 404
+        described = (await http.get("/jobs/openapi.json")).json()
+        assert described["servers"] == [{"url": "/jobs"}]
 
 
 async def test_a_proxy_of_this_machine_is_no_neighbour(local: Holdfast):

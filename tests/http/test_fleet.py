@@ -47,6 +47,7 @@ async def test_an_autoscaler_reads_plain_numbers_at_fixed_paths_also_of_idle_que
         for value in ("pending", "claimable", "running", "load", "scheduled", "failed"):
             assert stats["queues"]["mail"][value] == 0
         assert stats["queues"]["mail"]["oldest_pending_age_seconds"] == 0.0
+        assert stats["desired_workers"] == {"mail": 0, "money": 0}
         assert stats["workers"] == {"active": 0, "draining": 0, "stale": 0}
     await http.post("/v1/tasks", json=PAY)
     stats = (await http.get("/distributed/stats")).json()

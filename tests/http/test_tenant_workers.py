@@ -85,7 +85,7 @@ async def test_a_worker_cannot_say_that_it_has_more_slots_than_it_may(doors):
 async def test_nor_that_more_of_them_are_taken_than_it_has(doors):
     everyone, acme, _ = doors
     worker = await registered(acme, worker_id="w", max_concurrent=2)
-    await claimed(acme, worker, active=10_000)
+    await claimed(acme, worker, want=1, active=10_000)
     (view,) = (await everyone.get("/v1/workers")).json()["data"]
     assert (view["active"], view["utilization"]) == (2, 1.0)
 

@@ -11,7 +11,10 @@ from tests.http.conftest import asking
 from tests.http.test_claims import claimed, registered
 
 SECRET, CARD = "correct-horse-battery-staple", "4111-1111-1111-1111"
-CHARGE = {"type": "charge", "kwargs": {"card": CARD, "login": {"password": SECRET}, "note": "hi"}}
+CHARGE: dict[str, Any] = {
+    "type": "charge",
+    "kwargs": {"card": CARD, "login": {"password": SECRET}, "note": "hi"},
+}
 
 
 def with_charge(app: Holdfast) -> Holdfast:
@@ -101,3 +104,26 @@ async def test_sealed_arguments_are_opened_to_know_what_to_hide(url: str):
     async with Holdfast(url, encryption=ring) as app, asking(with_charge(app)) as http:
         found = await failed(http, CHARGE, message=f"no luck with {SECRET}")
         assert found["message"] == "no luck with [hidden]"
+
+
+@pytest.mark.parametrize("has_another_key", [False, True])
+async def test_where_nobody_here_can_open_them_nothing_is_told(url: str, has_another_key: bool):
+    """A worker that has the key itself may repeat what it opened."""
+    theirs, ours = (KeyRing.parse(f"{name}:{KeyRing.make()}") for name in ("theirs", "ours"))
+    async with Holdfast(url, encryption=theirs) as app:
+        charge = with_charge(app).functions.find("charge")
+        sealed = await app.dispatch(charge, **CHARGE["kwargs"])
+    async with (
+        Holdfast(url, encryption=ours if has_another_key else None) as app,
+        asking(app) as http,
+    ):
+        (task,) = await claimed(http, await registered(http, types=["charge"]))
+        lease, said = f"/v1/leases/{task['lease']}", f"no luck with {SECRET}"
+        await http.post(f"{lease}:progress", json={"percent": 50, "message": said})
+        error = {"type": "Bad", "message": said, "traceback": said}
+        await http.post(f"{lease}:settle", json={"outcome": "failed", "error": error})
+        view = (await http.get(f"/v1/tasks/{sealed.id}")).json()
+        hidden = "[hidden: the arguments are sealed, and the API has no key to them]"
+        assert (view["progress_message"], view["last_error"]) == (hidden, hidden)
+        (attempt,) = (await http.get(f"/v1/tasks/{sealed.id}/attempts")).json()["data"]
+        assert set(attempt["error"].values()) == {hidden}

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from holdfast.errors import KeyConflict, StoreUnreachable, UnknownTask
+from holdfast.errors import InvalidInput, KeyConflict, StoreUnreachable, UnknownTask
 from holdfast.stores.sql import SqlStore
+from holdfast.tasks.edit import Edit
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Draft
@@ -17,7 +18,7 @@ from tests.simulation.world import SECOND, rest
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
-DEEDS = ("cancel", "cancel", "retry", "discard", "pause", "resume", "signal", "look")
+DEEDS = ("cancel", "cancel", "retry", "discard", "pause", "resume", "signal", "look", "edit")
 GATES: tuple[tuple[Literal["type", "queue", "tenant"], str], ...] = (
     ("type", "scarce"),
     ("type", "keyed"),
@@ -101,12 +102,36 @@ async def operate(simulation: "Simulation", store: SqlStore) -> None:
                     await store.resume(rng.choice(("default", "mail")))
                 case "signal" if some:
                     await store.send_signal(some[0], world.new_uuid(), "go", b"1")
+                case "edit" if some:
+                    await _edit(simulation, store, some[0])
                 case "look" if some:
                     await store.queue_loads()
                     with suppress(UnknownTask):
                         await store.get(some[0])
         except StoreUnreachable:
             continue
+
+
+async def _edit(simulation: "Simulation", store: SqlStore, id: UUID) -> None:
+    """Changes what has not begun; now and then only if it is as it was seen a while ago."""
+    world = simulation.world
+    rng, plan = world.rng, world.plan
+    wish: dict[str, Any] = {"priority": rng.choice((-5, 0, 7))}
+    if plan.lanes:
+        wish["queue"] = rng.choice(("default", "mail"))
+    if rng.random() < 0.5:
+        wish["delay"] = timedelta(seconds=rng.choice((0.0, 0.5, 5.0)))
+    if plan.expiry and rng.random() < 0.5:
+        wish["expires"] = rng.choice((None, timedelta(0), timedelta(seconds=6)))
+    if rng.random() < 0.5:
+        wish = {"max_tries": rng.choice((1, 2, 5))}
+    seen = None
+    with suppress(UnknownTask, InvalidInput):  # fewer tries than it has had are refused
+        if rng.random() < 0.3:
+            seen = await store.get(id)
+            await rest(rng.uniform(0.0, 2.0))
+        answer = await store.edit(id, Edit(**wish), seen=seen)
+        world.sometimes(f"a change was answered {answer}")
 
 
 async def limit(simulation: "Simulation", store: SqlStore) -> None:

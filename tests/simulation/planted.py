@@ -55,6 +55,13 @@ FAULTS: dict[str, list[Change]] = {
         ("cleanup.ended", "and not exists (", "and 1 or not exists ("),
         ("forget.free", "and not exists (", "and 1 or not exists ("),
     ],
+    "a cancellation is forgotten by a change": [
+        ("edit.seen", "t.cancel_requested or", "0 or"),
+    ],
+    "a function that waits is changed": [("edit.later", "and w.waiting is null", "")],
+    "a change of its expiry is forgotten": [
+        ("edit.task", "expires_at = :expires_at", "expires_at = expires_at")
+    ],
     "a child wakes nobody": [("wake.add", "where exists (", "where 0 and exists (")],
     "a key is given to everybody": [
         ("key.holder", "k.key = :key", "k.key = :key and k.fingerprint is null")

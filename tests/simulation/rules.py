@@ -1,6 +1,6 @@
 """What each call may change, and what it must answer: the promises, one verb at a time."""
 
-from tests.simulation import steering_rules, view_rules, work_rules
+from tests.simulation import editing_rules, steering_rules, view_rules, work_rules
 from tests.simulation.ledger import Ledger, Rules, Step
 from tests.simulation.moves import entered, must_end
 
@@ -91,6 +91,7 @@ RULES: Rules = {
     "request_cancel": steering_rules.request_cancel,
     "withdraw": steering_rules.withdraw,
     "retry": steering_rules.retry,
+    "edit": editing_rules.edit,
     "cleanup": steering_rules.cleanup,
     "discard": steering_rules.discard,
     "pause": steering_rules.pause,

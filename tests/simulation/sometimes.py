@@ -62,5 +62,10 @@ SOMETIMES = (
     "an ended task got a new life",
     "a delayed task went ahead",
     "a dead letter was discarded",
+    "a change was answered edited",
+    "a change was answered begun",
+    "a change was answered changed",
+    "a task got another place before it began",
+    "the answer to edit was lost",
     "cleanup kept what a parent may still ask for",
 )

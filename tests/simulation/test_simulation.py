@@ -20,6 +20,7 @@ QUICKLY_FOUND = {
     "a grant is not charged",
     "what was freed is forgotten",
     "a child wakes nobody",
+    "a function that waits is changed",
 }
 
 

@@ -1,8 +1,11 @@
 """What is asked of an app about tasks that are there: their ends, lists, dead letters, leases; and
 queues and limits."""
 
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
 
 from holdfast.answers import Cancelling, Ending, LeaseView, LimitKind, Page, TaskFilter
 from holdfast.client import AnyTask, Client, task_id
@@ -11,6 +14,8 @@ from holdfast.explain import Reason, explain
 from holdfast.function import Function
 from holdfast.observer import Observer
 from holdfast.observers.many import Many
+from holdfast.tasks.durations import Duration
+from holdfast.tasks.edit import edit_of
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.upkeep.letters import tell_of_recovered
 
@@ -53,6 +58,35 @@ class Operating:
     async def retry(self, task: AnyTask) -> bool:
         """A new life for what failed or was cancelled; what waits for its time goes ahead."""
         return bool(await (await self._client()).retry([task]))
+
+    async def edit(
+        self,
+        task: AnyTask,
+        *,
+        priority: int | UnsetType = UNSET,
+        queue: str | UnsetType = UNSET,
+        tags: Iterable[str] | UnsetType = UNSET,
+        requires: Iterable[str] | UnsetType = UNSET,
+        delay: Duration | UnsetType = UNSET,
+        run_at: datetime | UnsetType = UNSET,
+        expires: Duration | UnsetType | None = UNSET,
+        max_tries: int | UnsetType | None = UNSET,
+    ) -> bool:
+        """Change what has not begun; False: it runs, has ended, or was asked to cancel. What is
+        left out stays. `delay` and `expires` count from now; `expires=None`: never;
+        `max_tries=None`: the default of whoever runs it. With another queue, priority, time, tags
+        or requirements it stands behind those that wait there already."""
+        wish = edit_of(
+            priority=priority,
+            queue=queue,
+            tags=tags,
+            requires=requires,
+            delay=delay,
+            run_at=run_at,
+            expires=expires,
+            max_tries=max_tries,
+        )
+        return await (await self._client()).edit(task_id(task), wish) == "edited"
 
     async def list_tasks(
         self,

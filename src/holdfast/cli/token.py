@@ -40,7 +40,7 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--role", type=click.Choice(list(ROLES)), help="What it may do, in one word.")
 @click.option("--scopes", type=LABELS, help=f"What it may do: {', '.join(SCOPES)}.")
 @click.option("--tenant", help="Only tasks of this tenant.  [default: of all]")
@@ -48,18 +48,19 @@ def token() -> None:
 @asks
 def create(
     at: Asking,
-    name: str,
+    name: str | None,
     role: str | None,
     scopes: tuple[str, ...] | None,
     tenant: str | None,
     expires: timedelta | None,
 ) -> None:
-    """Make a key called NAME, and print it: this once. Only its digest is kept."""
+    """Make a key called NAME (else like its tenant), and print it: this once. Only its digest is
+    kept."""
     if bool(role) == bool(scopes):
         roles, every = "|".join(ROLES), ",".join(SCOPES)
         raise Stop(Exit.USAGE, f"say what it may do: --role {roles}, or --scopes {every}")
     wish = KeyWish(
-        name=name,
+        name=name or tenant or "key",
         scopes=[role] if role else list(scopes or ()),
         tenant_id=tenant,
         expires=None if expires is None else expires.total_seconds(),

@@ -1,10 +1,9 @@
 """The desk's verbs about queues, workers, leases and recovery, over a store."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from holdfast.answers import LeaseView, QueueLoad, WorkerRecord
+from holdfast.answers import LeaseCount, QueueLoad, WorkerRecord
 from holdfast.desk.base import Base
 from holdfast.desk.shapes import (
     EventPage,
@@ -18,10 +17,12 @@ from holdfast.desk.shapes import (
     Stats,
     WhyView,
     WorkerCounts,
+    WorkerShare,
     WorkerView,
 )
 from holdfast.desk.views import (
     event_view,
+    joined,
     lease_shape,
     queue_numbers,
     queue_view,
@@ -40,6 +41,7 @@ __all__ = ["Fleet"]
 _LIVE = ("starting", "ready", "blocked", "deaf")
 _GONE = ("stale", "stopped")
 _MOST_NAMED = 5
+_MOST_TASKS = 1000
 
 
 class Fleet(Base):
@@ -126,22 +128,23 @@ class Fleet(Base):
     async def leases(
         self, *, expired: bool = False, worker: str | None = None, limit: int = 500
     ) -> list[LeaseShape]:
-        tenant = self._caller.tenant
-        found = await self._store.leases(lapsed=expired, tenant=tenant, limit=limit)
-        return [
-            lease_shape(one) for one in found if worker in (None, one.worker_name, str(one.worker))
-        ]
+        found = await self._store.leases(
+            lapsed=expired, tenant=self._caller.tenant, worker=worker, limit=limit
+        )
+        return [lease_shape(one) for one in found]
 
     # ── recovery ─────────────────────────────────────────────────────────────────────────────
 
     async def recover(self, *, dry_run: bool = False) -> RecoveryRun:
         began = asyncio.get_running_loop().time()
         if dry_run:
-            tasks = [lease.task for lease in await self._store.leases(lapsed=True)]
+            counts, named = await asyncio.gather(
+                self._store.lease_counts(), self._store.leases(lapsed=True, limit=_MOST_TASKS)
+            )
             return RecoveryRun(
-                recovered=len(tasks),
+                recovered=sum(count.lapsed for count in counts.values()),
                 dead_lettered=0,
-                task_ids=tasks,
+                task_ids=[lease.task for lease in named],
                 took_ms=_since(began),
                 dry_run=True,
             )
@@ -155,7 +158,7 @@ class Fleet(Base):
         return RecoveryRun(
             recovered=len(all_of_them),
             dead_lettered=sum(one.status is TaskStatus.FAILED for one in all_of_them),
-            task_ids=[one.lease.task for one in all_of_them[:1000]],
+            task_ids=[one.lease.task for one in all_of_them[:_MOST_TASKS]],
             took_ms=_since(began),
         )
 
@@ -166,13 +169,15 @@ class Fleet(Base):
     # ── numbers ──────────────────────────────────────────────────────────────────────────────
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
-        loads, everyone, leases, now = await asyncio.gather(
-            self.queues(), self._store.workers(), self._leases(), self._store.now()
+        loads, everyone, held, now = await asyncio.gather(
+            self.queues(),
+            self._store.workers(),
+            self._store.lease_counts(tenant=self._caller.tenant),
+            self._store.now(),
         )
         workers = [worker for worker in everyone if self._counts(worker)]
         numbers = {name: QueueNumbers() for name in queues}
         numbers |= {view.queue: queue_numbers(view) for view in loads}
-        held = Counter(lease.worker for lease in leases)
         live = [worker for worker in workers if worker.status not in _GONE]
         running, expired = sum(q.running for q in loads), sum(q.expired_leases for q in loads)
         return Stats(
@@ -185,13 +190,10 @@ class Fleet(Base):
             ),
             leases=LeaseCounts(active=running - expired, expired=expired),
             recovery=RecoveryCounts(recovered_total=sum(w.tasks_recovered for w in workers)),
-            desired_workers=_desired(loads, live),
-            by_worker={worker.name: worker_share(worker, held[worker.id]) for worker in live},
+            desired_workers=dict.fromkeys(numbers, 0) | _desired(loads, live),
+            by_worker=_shares(live, held),
             server_time=now,
         )
-
-    async def _leases(self) -> list[LeaseView]:
-        return await self._store.leases(tenant=self._caller.tenant, limit=1000)
 
     async def events(self, after: int = 0, limit: int = 500) -> EventPage:
         page = await self._store.events(after, limit, tenant=self._caller.tenant)
@@ -236,6 +238,19 @@ def _why(
 
 def _serves(worker: WorkerRecord, queue: str) -> bool:
     return worker.status in _LIVE and (not worker.queues or queue in worker.queues)
+
+
+def _shares(
+    workers: Sequence[WorkerRecord], held: Mapping[int, LeaseCount]
+) -> dict[str, WorkerShare]:
+    """Under a name that several go by, the numbers of all of them and the state of the last."""
+    shares = dict[str, WorkerShare]()
+    for worker in workers:
+        count = held.get(worker.id)
+        share = worker_share(worker, count.held if count else 0)
+        before = shares.get(worker.name)
+        shares[worker.name] = joined(before, share) if before else share
+    return shares
 
 
 def _desired(loads: Sequence[QueueView], workers: Sequence[WorkerRecord]) -> dict[str, int]:

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
 
 from holdfast.answers import Ending
 from holdfast.desk.bulk import Bulk
@@ -34,7 +33,7 @@ from holdfast.errors import ChangedMeanwhile, InvalidInput, NotPossible, Unknown
 from holdfast.explain import explain
 from holdfast.ids import new_id
 from holdfast.tasks.durations import duration
-from holdfast.tasks.edit import Edit
+from holdfast.tasks.edit import edit_of
 from holdfast.tasks.names import check_labels, check_name
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
@@ -193,7 +192,7 @@ class Tasks(Office, Bulk):
     # ── moving ───────────────────────────────────────────────────────────────────────────────
 
     async def edit(self, id: UUID, wish: TaskEdit, *, revision: str | None = None) -> TaskView:
-        edit, seen = _edit(wish), await self._own(id)
+        edit, seen = edit_of(**msgspec.structs.asdict(wish)), await self._own(id)
         if revision is not None and task_view(seen).revision != revision:
             raise _changed_meanwhile(id)
         await self._note("task.edit", str(id), **msgspec.to_builtins(wish))
@@ -268,21 +267,6 @@ def _changed(ids: Sequence[UUID], moved: Any, status: str | None = None) -> Chan
     moved = frozenset(moved)
     changed = [id for id in ids if id in moved]
     return Changed(changed=changed, unchanged=[i for i in ids if i not in moved], status=status)
-
-
-def _edit(wish: TaskEdit) -> Edit:
-    given = {
-        name: value
-        for name in wish.__struct_fields__
-        if (value := getattr(wish, name)) is not UNSET
-    }
-    for name, what in (("tags", "tag"), ("requires", "requirement")):
-        if name in given:
-            given[name] = check_labels(what, given[name])
-    for name in ("delay", "expires"):
-        if given.get(name) is not None:
-            given[name] = duration(name, given[name])
-    return Edit(**given)
 
 
 def _changed_meanwhile(id: UUID) -> ChangedMeanwhile:

@@ -37,6 +37,7 @@ __all__ = [
     "audit_view",
     "error_view",
     "event_view",
+    "joined",
     "key_view",
     "lease_shape",
     "log_view",
@@ -169,6 +170,19 @@ def worker_share(worker: WorkerRecord, leases: int) -> WorkerShare:
         tasks_acquired_total=worker.tasks_acquired,
         tasks_recovered_total=worker.tasks_recovered,
         worker_poll_interval_seconds=worker.poll_interval,
+    )
+
+
+def joined(one: WorkerShare, later: WorkerShare) -> WorkerShare:
+    """Two workers of one name: what each holds and did counts once; the rest is the later one's."""
+    return WorkerShare(
+        status=later.status,
+        active_jobs=one.active_jobs + later.active_jobs,
+        max_jobs=one.max_jobs + later.max_jobs,
+        active_leases=one.active_leases + later.active_leases,
+        tasks_acquired_total=one.tasks_acquired_total + later.tasks_acquired_total,
+        tasks_recovered_total=one.tasks_recovered_total + later.tasks_recovered_total,
+        worker_poll_interval_seconds=later.worker_poll_interval_seconds,
     )
 
 

@@ -76,7 +76,7 @@ def _described(api: FastAPI) -> Routes:
         """This description."""
         if not made:
             made.append(api.openapi())
-        return json(made[0])
+        return json({**made[0], "servers": [{"url": ask.url("") or "/"}]})
 
     return routes
 

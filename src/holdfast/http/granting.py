@@ -21,7 +21,8 @@ from holdfast.http.sweeping import Sweeping
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import chance
 from holdfast.notifier import Hint
-from holdfast.redaction import Redaction
+from holdfast.redaction import Redaction, scrub
+from holdfast.sealing import is_sealed
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     Cancelled,
@@ -31,7 +32,7 @@ from holdfast.tasks.lifecycle import (
     Settlement,
     settle,
 )
-from holdfast.tasks.task import Claimed
+from holdfast.tasks.task import Claimed, Task
 
 __all__ = ["Granted", "Granting"]
 
@@ -40,6 +41,7 @@ _BEAT = 10_000_000  # microseconds between two signs of life that are written
 _QUICK, _SLOW = 0.05, 0.5  # seconds between looks for work
 _MOST_KNOWN = 10_000
 _AGAIN = 4  # claims for one look
+_ALL_HIDDEN = "[hidden: the arguments are sealed, and the API has no key to them]"
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -47,6 +49,14 @@ class Granted(msgspec.Struct, frozen=True):
 
     tasks: list[Claimed]
     drain: bool
+
+
+class _Known(msgspec.Struct):
+    """A worker, as of its last beat. `acquired`: tasks that it got here since."""
+
+    at: int
+    drain: bool
+    acquired: int = 0
 
 
 class Granting:
@@ -57,13 +67,24 @@ class Granting:
         self._lanes: Lanes | None = None
         self._turn = itertools.count(1)
         self._served: dict[str, int] = {}  # tenants in turn: who was served last comes last
-        self._beats: OrderedDict[int, tuple[int, bool]] = OrderedDict()
+        self._known: OrderedDict[int, _Known] = OrderedDict()
 
-    async def register(self, worker: RemoteWorker) -> None:
-        await (await self._store()).register(worker.record(status="starting"))
+    async def register(self, worker: RemoteWorker, caller: Caller) -> None:
+        store = await self._store()
+        await self._note(store, "worker.register", worker, caller)
+        await store.register(worker.record(status="starting"))
 
-    async def sign_off(self, worker: RemoteWorker) -> None:
-        await (await self._store()).sign_off(worker.id)
+    async def sign_off(self, worker: RemoteWorker, caller: Caller) -> None:
+        store, known = await self._store(), self._known.pop(worker.id, None)
+        await self._note(store, "worker.sign_off", worker, caller)
+        if known and known.acquired:
+            await store.beat(worker.record(), acquired=known.acquired)
+        await store.sign_off(worker.id)
+
+    async def _note(self, store: Store, verb: str, worker: RemoteWorker, caller: Caller) -> None:
+        """With what each attempt says of its worker, the audit knows which key had a task."""
+        detail = {"id": str(worker.id)}
+        await store.note(caller.name, verb, worker.name, tenant=caller.tenant, detail=detail)
 
     # ── claim ────────────────────────────────────────────────────────────────────────────────
 
@@ -87,19 +108,23 @@ class Granting:
             return Granted(held, drain)
         if drain:
             return Granted([], drain)
+        want = min(want, worker.slots - active)
         over = asyncio.get_running_loop().time() + wait
         pause = _QUICK
         while True:
-            tasks = await self._ask(store, worker, caller, grant, want, lease)
+            tasks = await self._ask(store, worker, caller, grant, want, lease) if want > 0 else []
             if await is_gone():  # nobody would run them
                 for task in tasks:
                     await self.settle(HeldLease.of(task, 0, lease), HandedBack())
                 return Granted([], drain)
             left = over - asyncio.get_running_loop().time()
             if tasks or left <= 0:
+                self._count(worker, len(tasks))
                 return Granted(tasks, drain)
             await asyncio.sleep(min(pause, left))
             await self._sweeping.sweep()
+            if drain := await self._beat(store, worker, active):
+                return Granted([], drain)
             pause = min(pause * 1.5, _SLOW)
 
     async def _ask(
@@ -178,37 +203,58 @@ class Granting:
     ) -> None:
         await (await self._store()).progress(held.lease, percent, message, saved)
 
-    async def secrets(self, held: HeldLease) -> frozenset[str]:
-        """What stands in those fields of its task's arguments that nobody sees: a remote worker was
-        given them, and may repeat them. None where this server cannot read the arguments either."""
-        store, redaction = await self._store(), Redaction(self._app.config.redact)
+    async def hiding(self, held: HeldLease) -> Callable[[str], str]:
+        """Takes out of a text what stands in those fields of its task's arguments that nobody sees:
+        a remote worker was given them, and may repeat them. A worker that opens by itself what is
+        sealed here may repeat what this server cannot tell from the rest: then all of it."""
+        store = await self._store()
         try:
             task, payload = await store.get(held.task), await store.payload(held.task)
-        except (UnknownTask, Sealed):
-            return frozenset()
+        except Sealed:
+            return _all_hidden
+        except UnknownTask:
+            return lambda text: text
+        if is_sealed(payload):
+            return _all_hidden
+        secrets = Redaction(self._app.config.redact).values(payload, self._places(task))
+        return lambda text: scrub(text, secrets)
+
+    def _places(self, task: Task) -> tuple[str, ...] | None:
         try:
-            function = self._app.functions.find(task.type, task.version)
+            return self._app.functions.find(task.type, task.version).signature.places
         except UnknownType:
-            return redaction.values(payload, None)
-        return redaction.values(payload, function.signature.places)
+            return None
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 
     async def _beat(self, store: Store, worker: RemoteWorker, active: int) -> bool:
         """Answers whether it is to drain, as of the last beat."""
         now = self._app.home.clock.boot()
-        at, drain = self._beats.get(worker.id, (None, False))
-        if at is not None and now - at < _BEAT:
-            return drain
-        answer = await store.beat(worker.record(active))
-        self._beats[worker.id] = (now, answer.drain)
-        self._beats.move_to_end(worker.id)
-        if len(self._beats) > _MOST_KNOWN:
-            self._beats.popitem(last=False)
-        return answer.drain
+        known = self._known.setdefault(worker.id, _Known(now - _BEAT, False))
+        if now - known.at < _BEAT:
+            return known.drain
+        self._known.move_to_end(worker.id)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        more, known.acquired, known.at = known.acquired, 0, now  # so no other says it, too
+        try:
+            answer = await store.beat(worker.record(active), acquired=more)
+        except BaseException:
+            known.acquired, known.at = known.acquired + more, now - _BEAT
+            raise
+        known.drain = answer.drain
+        return known.drain
+
+    def _count(self, worker: RemoteWorker, tasks: int) -> None:
+        if known := self._known.get(worker.id):
+            known.acquired += tasks
 
     async def _store(self) -> Store:
         return (await self._client()).store
+
+
+def _all_hidden(text: str) -> str:
+    return text and _ALL_HIDDEN
 
 
 def _grant(worker: RemoteWorker, request: UUID) -> UUID:

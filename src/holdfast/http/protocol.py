@@ -57,7 +57,8 @@ class SignOff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`request_id`: a new random UUID for each claim; the same again after a lost answer brings
-    what that one took. `active`: how many it runs now."""
+    what that one took. `want`: how many, of the `max_concurrent` that it registered with. `active`:
+    how many it runs now; it gets no more than its other slots take."""
 
     worker: Token
     request_id: UUID

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from holdfast.answers import Editing
+from holdfast.errors import InvalidInput
 from holdfast.stores.producing import Producing
 from holdfast.stores.views import Views
 from holdfast.tasks.edit import Edit
@@ -25,6 +26,7 @@ class Edits(Producing, Views):
             found = await self.get(task)
             if seen is not None and _settings(found) != _settings(seen):
                 return "changed"
+            _check_tries(found, edit)
             answer = await self._edit(found, edit)
             if answer != "changed" or seen is not None:
                 return answer
@@ -51,6 +53,15 @@ class Edits(Producing, Views):
             run_at=_given(edit.run_at, None),
         )
         return answer
+
+
+def _check_tries(task: Task, edit: Edit) -> None:
+    tries = _given(edit.max_tries, None)
+    if tries not in (None, task.max_tries) and tries <= task.try_count:
+        raise InvalidInput(
+            f"task {task.id} was tried {task.try_count} times already; max_tries must be more, "
+            "or cancel it"
+        )
 
 
 def _settings(task: Task) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from uuid import UUID
 from holdfast.answers import (
     DeadLetterGroup,
     Ending,
+    LeaseCount,
     LeaseView,
     Page,
     QueueLoad,
@@ -113,6 +114,7 @@ class Views(Standings, Following):
         lapsed: bool = False,
         older_than: timedelta | None = None,
         tenant: str | None = None,
+        worker: str | None = None,
         limit: int = 500,
     ) -> list[LeaseView]:
         check_limit(limit)
@@ -132,9 +134,13 @@ class Views(Standings, Following):
                 tenant=row[10],
             )
             for row in await self._call(
-                "leases", lapsed=lapsed, older=older, tenant=tenant, limit=limit
+                "leases", lapsed=lapsed, older=older, tenant=tenant, worker=worker, limit=limit
             )
         ]
+
+    async def lease_counts(self, *, tenant: str | None = None) -> dict[int, LeaseCount]:
+        rows = await self._call("lease_counts", tenant=tenant)
+        return {row[0]: LeaseCount(held=row[1], lapsed=row[2]) for row in rows}
 
     async def workers(self) -> list[WorkerRecord]:
         return [
@@ -269,4 +275,4 @@ def _within(after: datetime | None, at: datetime | None, before: datetime | None
 def _is_past(filter: TaskFilter, page: Sequence[Task]) -> bool:
     """Whether all that follows ended even earlier: lists of one end have the newest first."""
     last = page[-1].finished_at if page and filter.status else None
-    return bool(filter.ended_after and last and last < filter.ended_after - _SLACK)
+    return bool(filter.ended_after and last and last + _SLACK < filter.ended_after)

@@ -40,7 +40,7 @@ class Working(Base):
     async def register(self, worker: WorkerRecord) -> None:
         await self._register(worker)
 
-    async def _register(self, worker: WorkerRecord) -> bool:
+    async def _register(self, worker: WorkerRecord, acquired: int = 0) -> bool:
         """Whether somebody wants it to drain."""
         _check(worker)
         rows = await self._call(
@@ -62,14 +62,17 @@ class Working(Base):
             active=worker.active,
             status=worker.status,
             tasks_acquired=worker.tasks_acquired,
+            more_acquired=acquired,
             tasks_recovered=worker.tasks_recovered,
             poll_interval=float(worker.poll_interval),
             loop_lag=float(worker.loop_lag),
         )
         return any(row[0] for row in rows)
 
-    async def beat(self, worker: WorkerRecord, held: Sequence[Lease] = ()) -> Beat:
-        drain = await self._register(worker)
+    async def beat(
+        self, worker: WorkerRecord, held: Sequence[Lease] = (), *, acquired: int = 0
+    ) -> Beat:
+        drain = await self._register(worker, acquired)
         if not held:
             return Beat(frozenset(), drain)
         rows = await self._call("cancel_requested", ids=[lease.task for lease in held])

@@ -1,11 +1,13 @@
 """What may still be changed of a task that has not begun. Pure: no await, no SQL, no clock."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.errors import InvalidInput
+from holdfast.tasks.durations import duration
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.names import (
     check_delay,
@@ -16,7 +18,7 @@ from holdfast.tasks.names import (
     check_tries,
 )
 
-__all__ = ["Edit"]
+__all__ = ["Edit", "edit_of"]
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,3 +66,15 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def moves_time(self) -> bool:
         return self.delay is not UNSET or self.run_at is not UNSET
+
+
+def edit_of(**wishes: Any) -> Edit:
+    """As people write it: spans of time as text or seconds, labels in any order."""
+    given = {name: value for name, value in wishes.items() if value is not UNSET}
+    for name, what in (("tags", "tag"), ("requires", "requirement")):
+        if name in given:
+            given[name] = check_labels(what, given[name])
+    for name in ("delay", "expires"):
+        if given.get(name) is not None:
+            given[name] = duration(name, given[name])
+    return Edit(**given)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.errors import InvalidInput
@@ -23,6 +23,8 @@ __all__ = [
 
 PRIORITY_RANGE = (-32_000, 32_000)
 _LONGEST_DELAY = timedelta(days=36_525)
+# What both databases hold and every page can show, whatever zone it was written in.
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9001, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}")
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@<>+-]{0,199}")
 
@@ -95,8 +97,8 @@ def check_run_at(run_at: Any, delay: timedelta | None) -> datetime:
     if delay is not None:
         raise InvalidInput(f"run_at comes instead of a delay; got {run_at!r:.80} and {delay!r:.80}")
     at = check_instant("run_at", run_at)
-    if at.year > 9000:
-        raise InvalidInput(f"run_at must lie before the year 9001, got {at}")
+    if not _EARLIEST <= at < _LATEST:
+        raise InvalidInput(f"run_at must lie between the years 1970 and 9000, got {at}")
     return at
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 from starlette.responses import Response
 
+from holdfast.errors import InvalidInput
 from holdfast.executors.failures import failure_told
 from holdfast.http.protocol import (
     Claim,
@@ -25,7 +26,6 @@ from holdfast.http.rendering import json
 from holdfast.http.routing import Ask, Routes
 from holdfast.http.tokens import HeldLease, RemoteWorker
 from holdfast.ids import new_worker_id
-from holdfast.redaction import scrub
 from holdfast.tasks.durations import duration
 from holdfast.tasks.lifecycle import Cancelled, Done, Errored, HandedBack, Outcome, Snoozed
 from holdfast.tasks.names import check_labels, check_type
@@ -57,7 +57,7 @@ async def register_worker(ask: Ask) -> Response:
         capabilities=check_labels("capability", wish.capabilities),
         slots=wish.max_concurrent,
     )
-    await ask.house.granting.register(worker)
+    await ask.house.granting.register(worker, ask.caller)
     token = ask.house.tokens.give(worker, ask.caller)
     made = Registered(id=str(worker.id), worker_id=worker.name, worker=token)
     return json(made, 201)
@@ -68,7 +68,7 @@ async def register_worker(ask: Ask) -> Response:
 )
 async def sign_off_worker(ask: Ask) -> Response:
     """It has left, in good order. What it still holds lapses."""
-    await ask.house.granting.sign_off(_worker(ask))
+    await ask.house.granting.sign_off(_worker(ask), ask.caller)
     return Response(status_code=204)
 
 
@@ -76,6 +76,11 @@ async def sign_off_worker(ask: Ask) -> Response:
 async def claim_tasks(ask: Ask) -> Response:
     """Take due tasks under a lease. Renew it well before it ends; settle it once."""
     wish, worker = ask.body, _worker(ask)
+    if wish.want > worker.slots:
+        raise InvalidInput(
+            f"this worker registered with max_concurrent {worker.slots}, and cannot want "
+            f"{wish.want}; want fewer, or register with more"
+        )
     lease = timedelta(seconds=wish.lease_seconds)
     found = await ask.house.granting.claim(
         worker,
@@ -118,7 +123,7 @@ async def report_progress(ask: Ask) -> Response:
     said, held, message = ask.body, _held(ask), ask.body.message
     saved = None if said.save is None else encode(said.save)
     if message is not None:
-        message = scrub(message, await ask.house.granting.secrets(held))
+        message = (await ask.house.granting.hiding(held))(message)
     await ask.house.granting.progress(held, said.percent, message, saved)
     return Response(status_code=204)
 
@@ -162,13 +167,9 @@ async def _outcome(ask: Ask, held: HeldLease) -> Outcome:
         case "handed_back":
             return HandedBack()
         case "failed":
-            told, secrets = said.error or SettleError(), await ask.house.granting.secrets(held)
+            told, hidden = said.error or SettleError(), await ask.house.granting.hiding(held)
             failure = await asyncio.to_thread(  # both may be long
-                failure_told,
-                told.type,
-                told.message,
-                told.traceback,
-                lambda text: scrub(text, secrets),
+                failure_told, told.type, told.message, told.traceback, hidden
             )
             return Errored(failure, said.retryable)
 

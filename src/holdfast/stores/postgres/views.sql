@@ -223,8 +223,16 @@ left join holdfast.worker k on k.id = e.worker
 where (:tenant::text is null or l.tenant = :tenant)
   and (not :lapsed or e.lease_timeout < holdfast.clock())
   and (:older::float8 is null or e.started_at < holdfast.clock() - make_interval(secs => :older))
+  and (:worker::text is null or k.name = :worker or e.worker::text = :worker)
 order by e.lease_timeout
 limit :limit
+
+-- name: lease_counts
+select e.worker, count(*), count(*) filter (where e.lease_timeout < holdfast.clock())
+from holdfast.lease e
+join holdfast.lane l on l.id = e.lane
+where :tenant::text is null or l.tenant = :tenant
+group by e.worker
 
 -- name: now
 select holdfast.clock()

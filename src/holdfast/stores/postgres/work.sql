@@ -5,13 +5,13 @@ insert into holdfast.worker (
 )
 values (
   :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots, :active,
-  :status, :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
+  :status, :tasks_acquired::bigint + :more_acquired::bigint, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update
 set
   active = excluded.active,
   slots = excluded.slots,
-  tasks_acquired = excluded.tasks_acquired,
+  tasks_acquired = greatest(worker.tasks_acquired, :tasks_acquired) + :more_acquired,
   tasks_recovered = excluded.tasks_recovered,
   poll_interval = excluded.poll_interval,
   loop_lag = excluded.loop_lag,

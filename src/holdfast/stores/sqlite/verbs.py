@@ -160,6 +160,7 @@ VERBS: dict[str, Verb] = {
     "writers": _procedure(views.writers, page=True),
     "queue_loads": _procedure(views.queue_loads, page=True),
     "leases": _statement("leases", page=True),
+    "lease_counts": _statement("lease_counts", page=True),
     "now": _statement("now"),
     "recoveries": _statement("recoveries", {1: _uuid}, page=True),
     "workers": _statement("workers", dict.fromkeys((5, 6, 7, 8, 20), _list), page=True),

@@ -229,8 +229,16 @@ left join worker k on k.id = e.worker
 where (:tenant is null or l.tenant = :tenant)
   and (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
   and (:older is null or e.started_at < :now - :older * 1e6)
+  and (:worker is null or k.name = :worker or cast(e.worker as text) = :worker)
 order by e.lease_timeout
 limit :limit
+
+-- name: lease_counts
+select e.worker, count(*), count(*) filter (where e.boot <> :boot or e.boot_end < :boot_now)
+from lease e
+join lane l on l.id = e.lane
+where :tenant is null or l.tenant = :tenant
+group by e.worker
 
 -- name: now
 select :now

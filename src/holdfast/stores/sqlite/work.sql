@@ -5,13 +5,13 @@ insert into worker (
 )
 values (
   :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots, :active,
-  :status, :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, :now, :now
+  :status, :tasks_acquired + :more_acquired, :tasks_recovered, :poll_interval, :loop_lag, :now, :now
 )
 on conflict (id) do update
 set
   active = excluded.active,
   slots = excluded.slots,
-  tasks_acquired = excluded.tasks_acquired,
+  tasks_acquired = max(worker.tasks_acquired, :tasks_acquired) + :more_acquired,
   tasks_recovered = excluded.tasks_recovered,
   poll_interval = excluded.poll_interval,
   loop_lag = excluded.loop_lag,

@@ -380,10 +380,11 @@ begin
   end if;
   if delay not between interval '0' and interval '100 years'
     or expires not between interval '0' and interval '100 years'
+    or run_at < timestamptz '1970-01-01 00:00Z'
     or run_at >= timestamptz '9001-01-01 00:00Z'
     or num_nonnulls(delay, run_at) = 2
   then
-    raise exception 'holdfast: delay and expires must be from 0 to 100 years, run_at before the year 9001 and instead of a delay'
+    raise exception 'holdfast: delay and expires must be from 0 to 100 years, run_at from 1970 to 9000 and instead of a delay'
       using errcode = 'invalid_parameter_value';
   end if;
   if length(idempotency_key) not between 1 and 255 or length(concurrency_key) not between 1 and 255 then

@@ -284,6 +284,8 @@ begin
   end if;
   if (old.lane, old.np, old.max_tries, old.expires_at, coalesce(place.run_at, old.run_at, old.created_at))
     is distinct from (p_seen_lane, p_seen_np, p_seen_max_tries, p_seen_expires_at, p_seen_run_at)
+    -- tried once more since it was seen: fewer tries than it has had are no limit
+    or (p_max_tries is distinct from old.max_tries and p_max_tries <= place.tries)
   then
     return 'changed';
   end if;

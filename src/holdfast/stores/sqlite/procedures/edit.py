@@ -64,6 +64,8 @@ def edit(
     seen = (seen_lane, seen_np, seen_max_tries, _micros(seen_expires_at), _micros(seen_run_at))
     if seen != (*old[:4], place.run_at or old.run_at or old.created_at):
         return [("changed",)]
+    if max_tries not in (None, old.max_tries) and max_tries <= place.tries:
+        return [("changed",)]  # tried once more since it was seen
     due = place.run_at or s.now
     if new_time:
         due = s.now + micros(delay or 0) if run_at is None else micros_of(run_at)
