@@ -122,7 +122,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     `tenant`: whose key it came with; None: it is one of the house's own.
     `queues`, `tags`, `tenants`: what it takes; none: all. `group_id`: a label of those that belong
-    together. `types`: the functions that it knows, as `name` or `name@version`.
+    together. `types`: the functions that it knows, as `name` or `name@version`. `active`: how many
+    of its slots are taken, by the leases that it holds, whatever it says itself.
     `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
     """
 

@@ -98,8 +98,6 @@ async def test_policies_and_rates_that_make_no_sense_are_refused(make, advice):
         {"slots": 0},
         {"slots": 10**12},
         {"slots": 1.5},
-        {"active": -1},
-        {"active": 10**12},
         {"tasks_acquired": -1},
         {"tasks_recovered": 2**63},
         {"priority": 10**6},

@@ -74,7 +74,6 @@ class Granting:
         *,
         request: UUID,
         want: int,
-        active: int,
         lease: timedelta,
         wait: float,
         is_gone: Callable[[], Awaitable[bool]],
@@ -82,7 +81,7 @@ class Granting:
         """What this request took before, where its answer was lost; else due tasks, or none."""
         store, grant = await self._store(), _grant(worker, request)
         await self._sweeping.sweep()
-        drain = await self._beat(store, worker, active)
+        drain = await self._beat(store, worker)
         if held := await store.claimed(worker=worker.id, grant=grant):
             return Granted(held, drain)
         if drain:
@@ -194,13 +193,13 @@ class Granting:
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 
-    async def _beat(self, store: Store, worker: RemoteWorker, active: int) -> bool:
+    async def _beat(self, store: Store, worker: RemoteWorker) -> bool:
         """Answers whether it is to drain, as of the last beat."""
         now = self._app.home.clock.boot()
         at, drain = self._beats.get(worker.id, (None, False))
         if at is not None and now - at < _BEAT:
             return drain
-        answer = await store.beat(worker.record(active))
+        answer = await store.beat(worker.record())
         self._beats[worker.id] = (now, answer.drain)
         self._beats.move_to_end(worker.id)
         if len(self._beats) > _MOST_KNOWN:

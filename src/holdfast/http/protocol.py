@@ -57,12 +57,11 @@ class SignOff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`request_id`: a new random UUID for each claim; the same again after a lost answer brings
-    what that one took. `active`: how many it runs now."""
+    what that one took."""
 
     worker: Token
     request_id: UUID
     want: Annotated[int, Meta(ge=1, le=1000)] = 1
-    active: Annotated[int, Meta(ge=0, le=10_000)] = 0
     lease_seconds: Seconds = 60.0
     wait: Annotated[float, Meta(ge=0, le=30)] = 0.0
 

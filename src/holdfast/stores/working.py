@@ -26,7 +26,6 @@ MOST_CLAIMED = 10_000
 _MOST_ROOTS = 10_000  # that are remembered
 _WHOLE = (
     ("slots", 1, 1_000_000),
-    ("active", 0, 1_000_000),
     ("tasks_acquired", 0, 2**63 - 1),
     ("tasks_recovered", 0, 2**63 - 1),
 )
@@ -59,7 +58,6 @@ class Working(Base):
             types=list(worker.types),
             priority=worker.priority,
             slots=worker.slots,
-            active=worker.active,
             status=worker.status,
             tasks_acquired=worker.tasks_acquired,
             tasks_recovered=worker.tasks_recovered,

@@ -178,7 +178,6 @@ class Worker:
         """This worker as the registry shows it now."""
         return msgspec.structs.replace(
             self._record,
-            active=self._slots.active,
             status=self.vitals.status(self._lifecycle.state),
             tasks_acquired=self._looking.acquired,
             tasks_recovered=self.vitals.tasks_recovered,

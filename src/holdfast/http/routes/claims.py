@@ -82,7 +82,6 @@ async def claim_tasks(ask: Ask) -> Response:
         ask.caller,
         request=wish.request_id,
         want=wish.want,
-        active=wish.active,
         lease=lease,
         wait=wish.wait,
         is_gone=lambda: _is_gone(ask),

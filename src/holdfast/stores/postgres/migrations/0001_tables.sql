@@ -93,7 +93,6 @@ create table holdfast.worker (
   types text[] not null,
   priority int not null,
   slots int not null,
-  active int not null,
   status text not null,
   tasks_acquired bigint not null,
   tasks_recovered bigint not null,

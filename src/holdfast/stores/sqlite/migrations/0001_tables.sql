@@ -88,7 +88,6 @@ create table worker (
   types text not null,
   priority integer not null,
   slots integer not null,
-  active integer not null,
   status text not null,
   tasks_acquired integer not null,
   tasks_recovered integer not null,
