@@ -103,6 +103,7 @@ async def test_policies_and_rates_that_make_no_sense_are_refused(make, advice):
         {"priority": 10**6},
         {"poll_interval": -0.1},
         {"loop_lag": float("nan")},
+        {"lease": -1.0},
     ],
     ids=repr,
 )

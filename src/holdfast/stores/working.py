@@ -63,6 +63,7 @@ class Working(Base):
             tasks_recovered=worker.tasks_recovered,
             poll_interval=float(worker.poll_interval),
             loop_lag=float(worker.loop_lag),
+            lease=float(worker.lease),
         )
         return any(row[0] for row in rows)
 
@@ -382,7 +383,7 @@ def _check(worker: WorkerRecord) -> None:
                 f"{what} of a worker must be a whole number from {least} to {most:,}, "
                 f"got {number!r:.80}"
             )
-    for what in ("poll_interval", "loop_lag"):
+    for what in ("poll_interval", "loop_lag", "lease"):
         span = getattr(worker, what)
         if not isinstance(span, float | int) or not 0 <= span < math.inf:
             raise InvalidInput(f"{what} of a worker must be seconds from 0 on, got {span!r:.80}")

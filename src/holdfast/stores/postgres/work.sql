@@ -1,14 +1,15 @@
 -- name: register
 insert into holdfast.worker (
   id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots,
-  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
+  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, lease, started_at, last_heartbeat
 )
 values (
   :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots,
-  :status, :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
+  :status, :tasks_acquired, :tasks_recovered, :poll_interval, :loop_lag, :lease, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update
 set
+  types = excluded.types,
   slots = excluded.slots,
   tasks_acquired = excluded.tasks_acquired,
   tasks_recovered = excluded.tasks_recovered,

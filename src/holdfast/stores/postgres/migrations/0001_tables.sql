@@ -98,6 +98,7 @@ create table holdfast.worker (
   tasks_recovered bigint not null,
   poll_interval float8 not null,
   loop_lag float8 not null,
+  lease float8 not null,
   drain_requested boolean not null default false,
   started_at timestamptz not null,
   last_heartbeat timestamptz not null

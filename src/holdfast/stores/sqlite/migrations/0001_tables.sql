@@ -93,6 +93,7 @@ create table worker (
   tasks_recovered integer not null,
   poll_interval real not null,
   loop_lag real not null,
+  lease real not null,
   drain_requested integer not null default 0,
   started_at integer not null,
   last_heartbeat integer not null
