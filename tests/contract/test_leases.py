@@ -195,7 +195,7 @@ async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(sto
 
 
 async def test_slots_are_taken_by_the_leases_that_a_worker_holds(store):
-    async def active() -> int:
+    async def active() -> Any:
         (found,) = await store.workers()
         return found.active
 
