@@ -1,28 +1,27 @@
-"""Holdfast: `python -m bench.peers.holdfast_peer SLOTS` is one worker."""
+"""Holdfast, its workers started by its own command."""
 
 import asyncio
 import os
 import sys
 
-import uvloop
-
 from bench.peers import ledger
-from holdfast import Holdfast, durable
+from holdfast import Holdfast
 
 SETTINGS = (
     "lease 5s; fenced, with history; SQLite: synchronous FULL; PostgreSQL: NOTIFY; what was lost "
-    "together runs again one by one, so that one that kills its worker takes no other along"
+    "together runs again each in a process of its own, side by side, so that one that kills its "
+    "worker takes no other along"
 )
 
-app: Holdfast
+app = Holdfast(os.environ.get("BENCH_URL"))
 
 
-@durable(name="peers:noop", queue="bench")
+@app.durable(name="peers:noop", queue="bench")
 async def noop() -> None:
     ledger.began()
 
 
-@durable(name="peers:hold", queue="bench", max_tries=5)
+@app.durable(name="peers:hold", queue="bench", max_tries=5)
 async def hold(number: int) -> None:
     ledger.began(number)
     await asyncio.sleep(1)
@@ -30,8 +29,6 @@ async def hold(number: int) -> None:
 
 
 async def setup(url: str) -> None:
-    global app
-    app = Holdfast(url)
     await app.__aenter__()
 
 
@@ -45,13 +42,7 @@ async def enqueue(task: str, numbers: list[int]) -> None:
 
 
 def command(slots: int) -> list[str]:
-    return [sys.executable, "-m", "bench.peers.holdfast_peer", str(slots)]
-
-
-async def work(slots: int) -> None:
-    async with Holdfast(os.environ["BENCH_URL"]) as served:
-        await served.serve(max_concurrency=slots, lease_duration="5s")
-
-
-if __name__ == "__main__":
-    uvloop.run(work(int(sys.argv[1])))
+    return [
+        *(sys.executable, "-m", "holdfast", "worker", "--app", "bench.peers.holdfast_peer:app"),
+        *("--concurrency", str(slots), "--lease", "5s", "--log-level", "error"),
+    ]

@@ -123,8 +123,10 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     `tenant`: whose key it came with; None: it is one of the house's own.
     `queues`, `tags`, `tenants`: what it takes; none: all. `group_id`: a label of those that belong
-    together. `types`: the functions that it knows, as `name` or `name@version`.
-    `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
+    together. `types`: the functions that it knows, as `name` or `name@version`. `active`: how many
+    of its slots are taken, by the leases that it holds, whatever it says itself.
+    `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`, `lease`:
+    seconds, of a lease 0 where it says so with each claim.
     """
 
     id: int
@@ -146,6 +148,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     tasks_recovered: int = 0
     poll_interval: float = 0.0
     loop_lag: float = 0.0
+    lease: float = 0.0
     started_at: datetime | None = None
     last_heartbeat: datetime | None = None
     tenant: str | None = None

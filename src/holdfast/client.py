@@ -25,6 +25,7 @@ __all__ = ["AnyTask", "Client", "TaskHandle", "task_id"]
 
 R = TypeVar("R")
 _FIRST_LOOK, _LONGEST_PAUSE = 0.002, 0.5
+_LAST_LOOK = 0.05  # seconds before the time is over: what ended by then is known
 
 
 class TaskHandle(Generic[R]):
@@ -146,7 +147,7 @@ class Client:
         id, pause = task_id(task), _FIRST_LOOK
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         known = False
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as over:
             while True:
                 try:
                     if ending := await self.store.ending(id):
@@ -156,7 +157,7 @@ class Client:
                         known = True
                 except StoreUnreachable:
                     pause = _LONGEST_PAUSE
-                await asyncio.sleep(pause)
+                await asyncio.sleep(min(pause, _until_the_last_look(over.when())))
                 pause = min(pause * 1.3, _LONGEST_PAUSE)
 
     async def cancel(self, task: AnyTask) -> Cancelling:
@@ -215,6 +216,12 @@ class Client:
         if moved:
             self._notifier.tell([EVERYTHING])
         return moved
+
+
+def _until_the_last_look(over: float | None) -> float:
+    if over is None:
+        return _LONGEST_PAUSE
+    return max(over - asyncio.get_running_loop().time() - _LAST_LOOK, _LAST_LOOK / 2)
 
 
 def task_id(task: AnyTask) -> UUID:

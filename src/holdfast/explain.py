@@ -7,7 +7,7 @@ import msgspec
 from holdfast.answers import Gate, Standing, WorkerRecord
 from holdfast.tasks.lane import Lane, Serving
 
-__all__ = ["Reason", "explain"]
+__all__ = ["Reason", "explain", "unserved"]
 
 _LIVE = ("starting", "ready", "blocked", "deaf")
 
@@ -53,11 +53,17 @@ def _reasons(standing: Standing, workers: Sequence[WorkerRecord]) -> Iterator[Re
         yield Reason(f"it is not due for another {_span(standing.due)}", "retry it to run it now")
     if standing.queue_paused:
         yield Reason(f"queue {standing.lane.queue!r} is paused", "resume the queue")
-    theirs = (None, standing.lane.tenant)  # another tenant's worker is no help, and not named
-    live = [w for w in workers if w.status in _LIVE and w.tenant in theirs]
-    yield from _unserved(standing.lane, live)
+    if nobody := unserved(standing.lane, workers):
+        yield nobody
     for gate in standing.gates:
         yield from _limited(gate, standing)
+
+
+def unserved(lane: Lane, workers: Sequence[WorkerRecord]) -> Reason | None:
+    """Why nobody takes such tasks; None: somebody does."""
+    theirs = (None, lane.tenant)  # another tenant's worker is no help, and not named
+    live = [w for w in workers if w.status in _LIVE and w.tenant in theirs]
+    return next(_unserved(lane, live), None)
 
 
 def _unserved(lane: Lane, live: Sequence[WorkerRecord]) -> Iterator[Reason]:

@@ -136,6 +136,15 @@ async def test_a_running_task_is_told_to_cancel_long_before_the_next_heartbeat(s
             await task.result(timeout=60)
 
 
+async def test_what_ended_before_the_time_was_over_is_known(serving, monkeypatch):
+    """However long the pause between two looks."""
+    monkeypatch.setattr("holdfast.client._FIRST_LOOK", 60.0)
+    monkeypatch.setattr("holdfast.client._LONGEST_PAUSE", 60.0)
+    async with serving() as app:
+        task = await app.dispatch(add, 1, 2)
+        assert await task.result(timeout=3) == 3
+
+
 async def test_queues_are_paused_counted_and_resumed(serving):
     async with serving() as app:
         await app.pause_queue("sync")

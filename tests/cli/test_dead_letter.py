@@ -104,6 +104,12 @@ def test_a_person_on_a_terminal_is_asked(scene: Scene):
     assert (code, "failed" in statuses(scene)) == (0, False)
 
 
+def test_ctrl_c_is_an_answer_too(scene: Scene):
+    code, seen = on_a_terminal(scene.shell, "dlq", "discard", "--all", keys=b"\x03", after=b"[y/N]")
+    assert (code, statuses(scene)["failed"]) == (130, 1)
+    assert "nothing was changed" in seen
+
+
 def test_replay_keeps_to_its_rate_and_draws_a_bar_on_a_terminal(scene: Scene):
     failed(scene, 15)
     began = time.monotonic()

@@ -73,8 +73,8 @@ def test_an_empty_database_needs_a_schema(shell: Shell, fresh_database, postgres
 def test_a_queue_without_workers_is_found(either: Shell):
     async def act(store: Any) -> None:
         await store.register(WEB)
-        await put_one(store, "t", queue="lonely")
-        await put_one(store, "t", queue="mail")
+        await put_one(store, "shop:charge", queue="lonely")
+        await put_one(store, "shop:charge", queue="mail")
 
     plant(either, act)
     code, found = visit(either)
@@ -83,6 +83,24 @@ def test_a_queue_without_workers_is_found(either: Shell):
     assert "--queues lonely" in found["HF105"]["fix"]
     either.says("queues", "pause", "lonely")
     assert visit(either)[1]["HF105"]["status"] == "ok"
+
+
+def test_due_tasks_that_no_worker_takes_are_found(either: Shell):
+    async def act(store: Any) -> None:
+        await store.register(WEB)
+        await put_one(store, "shop:charge")
+        await put(store, 2, "shop:typo")
+        await put_one(store, "shop:charge", requires=("gpu",))
+
+    plant(either, act)
+    code, found = visit(either)
+    assert (code, found["HF105"]["status"]) == (9, "fail")
+    for part in ("in queue default 2 wait in vain", "'shop:typo'", "1 wait in vain", "all of gpu"):
+        assert part in found["HF105"]["message"]
+    assert "whose app imports it" in found["HF105"]["fix"]
+    told = either.says("queues", "why", "default")
+    assert "2 wait in vain: no live worker knows the type 'shop:typo'" in told
+    assert "nothing holds it back" not in told
 
 
 def test_a_queue_that_only_tenants_workers_serve_is_found(either: Shell):
@@ -168,6 +186,12 @@ def test_work_that_is_longer_than_its_lease_is_warned_of(either: Shell):
     assert (code, found["HF104"]["status"]) == (0, "warn")
     assert "shop:slow" in found["HF104"]["message"]
     assert visit(either)[1]["HF104"]["status"] == "ok"
+
+    async def with_a_short_lease(store: Any) -> None:
+        await store.register(msgspec.structs.replace(WEB, id=9, types=("shop:slow",), lease=0.04))
+
+    plant(either, with_a_short_lease)
+    assert "lease 40 ms" in visit(either)[1]["HF104"]["message"]
 
 
 def test_a_blocked_worker_is_warned_of(either: Shell):

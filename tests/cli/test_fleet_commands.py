@@ -9,7 +9,7 @@ from holdfast.stores.opening import open_store
 from holdfast.tasks.lane import Serving
 from tests.cli.scene import SHORT, Scene, url_of
 from tests.cli.shell import Shell
-from tests.cli.terminal import on_a_terminal
+from tests.cli.terminal import lines_of, on_a_terminal
 from tests.contract.acts import claim_one, put_one
 
 QUEUES = """\
@@ -161,6 +161,38 @@ def test_tables_are_drawn_on_a_terminal_and_times_are_told_as_people_do(scene: S
     assert scene["paid"] in seen
     _, seen = on_a_terminal(scene.shell, "tasks", "ls", "--time", "iso")
     assert not re.search(r"in (1h|5\dm)", seen)
+
+
+TITLES = "id type status queue tries worker created due ended"
+
+
+def test_no_word_of_a_table_is_broken_on_a_narrow_terminal(scene: Scene):
+    for columns in (40, 80):
+        _, seen = on_a_terminal(scene.shell, "tasks", "ls", columns=columns)
+        heading, first, *_ = lines_of(seen)
+        assert heading.split() == [
+            "id",
+            "type",
+            "status",
+            "queue",
+            "tries",
+            "worker",
+            "created",
+            "due",
+            "ended",
+        ]
+        assert first.split()[:4] == [scene["later"], "shop:charge", "pending", "mail"]
+        _, seen = on_a_terminal(scene.shell, "doctor", columns=columns)
+        assert "workers of queues" in seen
+
+
+def test_top_leaves_out_what_a_narrow_terminal_has_no_room_for(scene: Scene):
+    _, seen = on_a_terminal(scene.shell, "top", "--once", columns=40)
+    lines = lines_of(seen)
+    assert max(map(len, lines)) <= 40
+    assert lines[lines.index("queues") + 1].split() == ["queue", "state", "claimable", "running"]
+    assert lines[lines.index("leases") + 1].split() == ["left", "holder", "type"]
+    assert "shop:charge" in seen
 
 
 def test_a_table_on_a_terminal(scene: Scene):

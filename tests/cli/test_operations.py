@@ -116,7 +116,8 @@ async def test_what_could_not_be_counted_is_said_to_be_or_more_and_done(
         for filter, shown, done in ((last, "0", 1), (TaskSelection(status="pending"), "1", 2)):
             wish = OperationWish(action="cancel", filter=filter, dry_run=True, rate=500)
             how = bulk.How(rate=None, reason=None, dry_run=False, yes=True, detach=False)
-            found = await bulk._operated(desk, wish, how)
+            plan = await bulk._planned(desk, wish)
+            found = await bulk._begun(desk, wish, plan, how)
             assert capsys.readouterr().err.startswith(f"{shown} or more match")
             assert (found.state, found.done) == ("done", done)
             assert bulk.matched(found) == dict(bulk.facts(found))["matched"] == f"{shown}+"

@@ -4,6 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.cli.shell import Shell, until
 
@@ -105,3 +108,23 @@ def test_an_api_is_served_too_where_it_is_installed(shell: Shell):
 
 def test_dev_needs_an_app(shell: Shell):
     assert "--app" in shell.fails(2, "dev")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full disk at hand")
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_a_full_disk_is_told_in_words(shell: Shell, form: str):
+    shell.says("migrate", "up")
+    command = f"{sys.executable} -m holdfast migrate status -o {form} --store sqlite:///holdfast.db"
+    for place, code in ((">/dev/full", 1), (">&-", 0)):
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {place}"],
+            cwd=shell.folder,
+            env=shell.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        if code:
+            assert "the output cannot be written: No space left on device" in done.stderr

@@ -9,6 +9,7 @@ from holdfast.errors import InvalidInput
 from holdfast.ids import new_grant, new_id
 from holdfast.tasks.task import Lease, TaskStatus
 from tests.contract.acts import (
+    DONE,
     MINUTE,
     OTHER,
     WORKER,
@@ -36,11 +37,11 @@ ME = WorkerRecord(
     types=("shop.orders:charge", "shop.orders:refund@2"),
     priority=-3,
     slots=8,
-    active=2,
     tasks_acquired=5_000_000_000,
     tasks_recovered=7,
     poll_interval=0.5,
     loop_lag=0.0125,
+    lease=300.0,
 )
 
 
@@ -186,7 +187,7 @@ async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(sto
     await clock.advance(30)
     told: dict[str, Any] = {
         "slots": 9,
-        "active": 5,
+        "types": ("shop.orders:charge", "shop.orders:void"),
         "tasks_acquired": 5_000_000_001,
         "tasks_recovered": 8,
         "poll_interval": 2.5,
@@ -196,7 +197,25 @@ async def test_a_beat_moves_the_heartbeat_and_what_the_worker_says_of_itself(sto
     (found,) = await store.workers()
     assert found.last_heartbeat - found.started_at == seconds(30)
     assert {name: getattr(found, name) for name in told} == told
-    assert (found.status, found.capabilities, found.types) == ("ready", ("gpu",), ME.types)
+    assert (found.status, found.capabilities) == ("ready", ("gpu",))
+
+
+async def test_slots_are_taken_by_the_leases_that_a_worker_holds(store):
+    async def active() -> Any:
+        (found,) = await store.workers()
+        return found.active
+
+    await store.register(ME)
+    await put(store, ME.slots + 2)
+    first, _ = await claim(store, 2)
+    assert await active() == 2, "before it has said anything"
+    await finish(store, first, DONE)
+    await store.beat(ME)
+    assert await active() == 1
+    await claim(store, ME.slots - 1)
+    assert await active() == ME.slots
+    await claim(store, 1)
+    assert await active() == ME.slots, "what is claimed ahead takes no slot yet"
 
 
 async def test_what_several_count_for_a_worker_is_added_up(store):

@@ -120,3 +120,26 @@ async def test_a_transaction_in_a_step_is_refused_with_the_way_out(bench: Bench)
         task = await bench.app.dispatch(function)
         with pytest.raises(TaskFailed, match="behind the last step"):
             await task.result(timeout=60)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_progress_of_a_sync_step_is_written_when_the_call_returns(
+    bench: Bench, sync: bool
+) -> None:
+    def half() -> Any:
+        current().progress(50, "half way", save={"row": 500})
+        return current().saved_sync()
+
+    @bench.app.durable
+    async def function() -> Any:
+        return await Holdfast.step("half", half)
+
+    @bench.app.durable
+    def sync_function() -> Any:
+        return Holdfast.run(Holdfast.step("half", half))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(sync_function if sync else function)
+        assert await task.result(timeout=60) == {"row": 500}
+        state = await bench.app.state_of(task)
+        assert (state.progress, state.progress_message) == (50, "half way")

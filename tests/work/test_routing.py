@@ -179,6 +179,20 @@ async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench
         assert await waiting.result(timeout=60) == 7
 
 
+async def test_a_function_that_came_later_is_in_the_registry(bench: Bench) -> None:
+    async def known() -> bool:
+        (worker,) = await (await bench.store()).workers()
+        return "later@2" in worker.types
+
+    async with bench.worker():
+        assert not await known()
+
+        @bench.app.durable(name="later", version="2")
+        async def later() -> None: ...
+
+        await until(known)
+
+
 async def test_the_limit_of_a_function_that_came_later_is_kept(bench: Bench) -> None:
     @bench.app.durable
     async def first() -> None: ...

@@ -109,7 +109,7 @@ async def _serve(
     settings, upkeeping = _settings(app, wanted), _upkeeping(app, wanted)
     who = _filters(app, wanted)
     functions: Registry = app.functions if wanted.functions is None else wanted.functions
-    record = _record(name, wanted, settings, who, app, functions)
+    record = _record(name, wanted, settings, who, app)
     told = [observer.for_worker(name, lifecycle.overview) for observer in observers]
     observer = Many([LogObserver(name, app.home.clock), *told])
     spawns = bool(wanted.spawn_suspects) and not app.home.is_in_memory
@@ -251,7 +251,6 @@ def _record(
     settings: Settings,
     who: Serving,
     app: "Holdfast",
-    functions: Registry,
 ) -> WorkerRecord:
     priority = wanted.worker_priority
     return WorkerRecord(
@@ -266,9 +265,6 @@ def _record(
         tenants=tuple(sorted(who.tenants or ())),
         group_id=first(app.config.group_id, app.config.worker_type) or "",
         slots=settings.slots,
-        types=tuple(
-            sorted(f"{type}@{version}" if version else type for type, version in functions.all())
-        ),
         priority=check_number(
             "worker_priority", first(priority, app.config.worker_priority), *PRIORITY_RANGE
         ),

@@ -63,19 +63,25 @@ def operate(at: Asking, action: Action, filter: TaskSelection, how: How) -> None
     wish = OperationWish(
         action=action, filter=filter, rate=how.rate, reason=how.reason, dry_run=True
     )
-    found = at.ask(lambda desk: _operated(desk, wish, how))
+    found = at.ask(lambda desk: _planned(desk, wish))
+    nothing = not (found.matched or found.capped)
+    # Asked here, where no loop runs: inside one, Ctrl-C would wait for the answer.
+    if not (nothing or how.dry_run) and _agreed(found, how.yes):
+        plan = found
+        found = at.ask(lambda desk: _begun(desk, wish, plan, how))
     if found.state != "planned" or not at.out.for_people:
         at.out.one(found, facts)
     if found.state != "planned" and not how.detach:
         ended(found)
 
 
-async def _operated(desk: Desk, wish: OperationWish, how: How) -> OperationView:
+async def _planned(desk: Desk, wish: OperationWish) -> OperationView:
     plan = await desk.start_operation(wish)
     await _preview(desk, plan)
-    nothing = not (plan.matched or plan.capped)
-    if nothing or how.dry_run or not _agreed(plan, how.yes):
-        return plan
+    return plan
+
+
+async def _begun(desk: Desk, wish: OperationWish, plan: OperationView, how: How) -> OperationView:
     begun = await desk.start_operation(
         OperationWish(
             action=wish.action,
@@ -117,8 +123,12 @@ def _agreed(plan: OperationView, yes: bool) -> bool:
             Exit.REFUSED,
             f"nothing was changed; to {plan.action} these {_many(plan)}, say so with --yes",
         )
-    if click.confirm(f"{plan.action} these {_many(plan)}?", err=True):
-        return True
+    try:
+        if click.confirm(f"{plan.action} these {_many(plan)}?", err=True):
+            return True
+    except click.Abort:  # Ctrl-C, or the end of all input
+        say("\nnothing was changed")
+        raise KeyboardInterrupt from None
     say("nothing was changed")
     return False
 

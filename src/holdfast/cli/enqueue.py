@@ -172,6 +172,8 @@ async def _ending(app: Any, task: Any, waiting: timedelta) -> Any:
         return await app.wait_for(task, timeout=waiting)
     except TimeoutError:
         state = await app.state_of(task)
+        if state.status in ("done", "failed", "cancelled"):  # just now
+            return await app.wait_for(task)
         raise Stop(
             Exit.TIMED_OUT,
             f"task {task} has not ended within {waiting.total_seconds():g} s, it is "

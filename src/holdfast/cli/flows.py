@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 from uuid import UUID
 
@@ -48,7 +49,7 @@ def ls(at: Asking, queue: str | None, type: str | None, limit: int, cursor: str 
     page = at.ask(lambda desk: desk.tasks(query))
     at.out.many(page.data, _FLOWS, whole=page)
     if page.next_cursor and at.out.form != "json":
-        say(f"there are more: --cursor {page.next_cursor}")
+        say(f"there are more: --cursor {shlex.quote(page.next_cursor)}")
 
 
 @flows.command()

@@ -1,5 +1,8 @@
 """All commands by name. A command's module is imported when it is called."""
 
+import errno
+import io
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -7,7 +10,7 @@ from typing import Any
 import click
 
 from holdfast import __version__
-from holdfast.cli.exits import Exit, explained
+from holdfast.cli.exits import Exit, Stop, explained
 from holdfast.cli.groups import Near
 from holdfast.errors import HoldfastError
 
@@ -41,6 +44,7 @@ _COMMANDS = {
     "workers": "Who works, and how busy they are.",
 }
 _ALIASES = {"dlq": "dead-letter"}
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Group(Near):
@@ -64,13 +68,27 @@ class Group(Near):
             formatter.write_dl(sorted(_COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
+        if sys.stdout is None:  # closed by the caller: `>&-`
+            sys.stdout = io.StringIO()
         try:
-            return super().invoke(ctx)
+            found = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a disk that is full can be told
+            return found
         except HoldfastError as error:
             raise explained(error) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(Exit.INTERRUPTED)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            _forget_output()
+            raise Stop(Exit.FAILED, f"the output cannot be written: {error.strerror}") from error
+
+
+def _forget_output() -> None:
+    """Or the interpreter tries to write it once more at the end, and says so at length."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

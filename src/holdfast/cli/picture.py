@@ -54,12 +54,12 @@ def frame(picture: Picture, height: int | None = None, trouble: str | None = Non
     workers = [column.title for column in WORKERS]
     parts += _part("queues", queues, [_row(QUEUES, q) for q in picture.queues], rows, cells)
     parts += _part("workers", workers, [_row(WORKERS, w) for w in picture.workers], rows, cells)
-    leases = ["task", "type", "holder", "fence", "held for", "left"]
+    leases = ["left", "holder", "type", "task", "held for", "fence"]
     parts += _part(
         "leases", leases, [_lease(e, picture.stats) for e in picture.leases], rows, cells
     )
-    taken = ["task", "lost by", "fence", "taken back"]
-    found = [(r.task_id, r.worker_id, r.fence, r.at) for r in picture.recoveries]
+    taken = ["taken back", "lost by", "task", "fence"]
+    found = [(r.at, r.worker_id, r.task_id, r.fence) for r in picture.recoveries]
     parts += _part("recoveries", taken, found, rows, cells)
     return Group(*parts)
 
@@ -91,5 +91,5 @@ def _row(columns: Sequence[Any], found: Any) -> list[Any]:
 def _lease(lease: LeaseShape, stats: Stats) -> list[Any]:
     held = (stats.server_time - lease.started_at).total_seconds()
     return [
-        lease.task_id, lease.type, lease.worker_id, lease.fence, span(max(held, 0)), left(lease)
+        left(lease), lease.worker_id, lease.type, lease.task_id, span(max(held, 0)), lease.fence
     ]  # fmt: skip

@@ -3,12 +3,15 @@
 import csv
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 from holdfast.cli.cells import Cells, csv_cell, plain_json, safe
+
+if TYPE_CHECKING:
+    from holdfast.cli.drawing import Drawing
 
 __all__ = ["Column", "Printer", "as_json", "csv_rows", "drawn", "say", "table"]
 
@@ -92,30 +95,29 @@ def table(
         return
     from rich.console import Console
 
-    console = Console()
-    console.print(drawn(columns, rows, title, cells))
+    console, found = Console(), drawn(columns, rows, title, cells)
+    if found.width > console.width:  # then lines run on, and nothing is broken or left out
+        console = Console(width=max(console.width, found.without_empty().width))
+    console.print(found)
 
 
 def drawn(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None, cells: Cells
-) -> Any:
-    """The table as rich draws it."""
-    from rich.table import Table
-    from rich.text import Text
+) -> "Drawing":
+    """The table as rich draws it, on screens of any width."""
+    from holdfast.cli.drawing import Cell, Drawing
 
-    found = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        is_id = name in ("id", "task", "task_id")  # to be copied: never broken
-        found.add_column(name, no_wrap=is_id, overflow="ignore" if is_id else "fold")
-    for row in rows:
-        is_number = [isinstance(value, int | float) and value is not True for value in row]
-        found.add_row(
-            *(
-                Text(cells.text(value), justify="right" if number else "left")
-                for value, number in zip(row, is_number, strict=True)
-            )
-        )
-    return found
+    return Drawing(
+        columns,
+        [
+            [
+                Cell(cells.text(value), isinstance(value, int | float) and value is not True)
+                for value in row
+            ]
+            for row in rows
+        ],
+        title,
+    )
 
 
 def csv_rows(found: Sequence[Any], *, heading: bool = True) -> None:

@@ -1,6 +1,7 @@
 """`holdfast tasks`: what there is to do, is done and was done."""
 
 import asyncio
+import shlex
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -77,7 +78,7 @@ def ls(at: Asking, **given: Any) -> None:
     page = at.ask(lambda desk: desk.tasks(query))
     at.out.many(page.data, TASKS, whole=page)
     if page.next_cursor and at.out.form != "json":
-        say(f"there are more: --cursor {page.next_cursor}")
+        say(f"there are more: --cursor {shlex.quote(page.next_cursor)}")
 
 
 @tasks.command()

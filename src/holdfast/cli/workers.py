@@ -99,6 +99,7 @@ def _facts(worker: WorkerView) -> Iterator[tuple[str, Any]]:
     yield "claimed", worker.tasks_acquired
     yield "recovered", worker.tasks_recovered
     yield "polls every", span(worker.poll_interval_seconds)
+    yield "lease", span(worker.lease_seconds) if worker.lease_seconds else None
     yield "loop lag", span(worker.loop_lag_seconds)
     yield "started", worker.started_at
     yield "heartbeat", worker.last_heartbeat

@@ -1,9 +1,10 @@
 """The desk's verbs about queues, workers, leases and recovery, over a store."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from holdfast.answers import LeaseCount, QueueLoad, WorkerRecord
+from holdfast.answers import LeaseCount, QueueLoad, TaskFilter, WorkerRecord
 from holdfast.desk.base import Base
 from holdfast.desk.shapes import (
     EventPage,
@@ -31,6 +32,7 @@ from holdfast.desk.views import (
     worker_view,
 )
 from holdfast.errors import InvalidInput, UnknownWorker
+from holdfast.explain import Reason, unserved
 from holdfast.notifier import Hint
 from holdfast.tasks.names import check_name
 from holdfast.tasks.task import TaskStatus
@@ -42,6 +44,7 @@ _LIVE = ("starting", "ready", "blocked", "deaf")
 _GONE = ("stale", "stopped")
 _MOST_NAMED = 5
 _MOST_TASKS = 1000
+_FIRST = 200  # so many of a queue are looked at, to see whether anybody takes them
 
 
 class Fleet(Base):
@@ -76,7 +79,24 @@ class Fleet(Base):
         queue, workers = await asyncio.gather(self.queue(name), self._store.workers())
         ours = [worker for worker in workers if self._counts(worker)]
         theirs = [] if self._caller.tenant else [w for w in workers if w.tenant is not None]
-        return _why(queue, ours, theirs)
+        is_served = any(_serves(worker, name) for worker in workers)
+        stuck = await self._stuck(name, workers) if queue.pending and is_served else []
+        return _why(queue, ours, theirs, stuck)
+
+    async def _stuck(self, queue: str, workers: Sequence[WorkerRecord]) -> list[WhyView]:
+        """Those first in line that nobody takes, for the same reason as one."""
+        first = TaskFilter(status=TaskStatus.PENDING, queue=queue, tenant=self._caller.tenant)
+        lanes = Counter(
+            task.lane for task in (await self._store.list_tasks(first, limit=_FIRST)).tasks
+        )
+        found: Counter[Reason] = Counter()
+        for lane, count in lanes.items():
+            if reason := unserved(lane, workers):
+                found[reason] += count
+        return [
+            WhyView(why=f"{count} wait in vain: {one.why}", advice=one.advice, unserved=count)
+            for one, count in found.most_common()
+        ]
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 
@@ -204,7 +224,10 @@ class Fleet(Base):
 
 
 def _why(
-    queue: QueueView, ours: Sequence[WorkerRecord], theirs: Sequence[WorkerRecord]
+    queue: QueueView,
+    ours: Sequence[WorkerRecord],
+    theirs: Sequence[WorkerRecord],
+    stuck: "Sequence[WhyView]",
 ) -> "list[WhyView]":
     found = []
     serving = [worker for worker in ours if _serves(worker, queue.queue)]
@@ -217,6 +240,7 @@ def _why(
         tenants = sorted({w.tenant or "" for w in theirs if _serves(w, queue.queue)})
         named = f" but those of tenants {', '.join(tenants[:_MOST_NAMED])}" if tenants else ""
         found.append(WhyView(why=f"no live worker serves it{named}", advice=advice))
+    found += stuck
     if queue.pending and not queue.claimable and queue.scheduled:
         found.append(WhyView(why=f"{queue.scheduled} are not due yet"))
     if queue.blocked:

@@ -179,10 +179,12 @@ class ResultView(Shape, frozen=True, kw_only=True):
 
 
 class WhyView(Shape, frozen=True, kw_only=True):
-    """One thing that holds a task or a queue back, and the way out."""
+    """One thing that holds a task or a queue back, and the way out. `unserved`: so many of those
+    that stand first in a queue are taken by no live worker."""
 
     why: str
     advice: str = ""
+    unserved: int = 0
 
 
 class Changed(Shape, frozen=True, kw_only=True):
@@ -213,7 +215,8 @@ class QueueView(Shape, frozen=True, kw_only=True):
 
 class WorkerView(Shape, frozen=True, kw_only=True):
     """One start of a worker. `status`: starting ready blocked deaf draining stale stopped.
-    `tenant_id`: whose key it came with; null: it is one of the house's own."""
+    `tenant_id`: whose key it came with; null: it is one of the house's own. `lease_seconds`: 0: it
+    says so with each claim."""
 
     id: str
     worker_id: str
@@ -235,6 +238,7 @@ class WorkerView(Shape, frozen=True, kw_only=True):
     tasks_recovered: int
     poll_interval_seconds: float
     loop_lag_seconds: float
+    lease_seconds: float
     started_at: datetime | None
     last_heartbeat: datetime | None
     tenant_id: str | None = None

@@ -155,6 +155,7 @@ def worker_view(worker: WorkerRecord) -> WorkerView:
         tasks_recovered=worker.tasks_recovered,
         poll_interval_seconds=worker.poll_interval,
         loop_lag_seconds=worker.loop_lag,
+        lease_seconds=worker.lease,
         started_at=worker.started_at,
         last_heartbeat=worker.last_heartbeat,
         tenant_id=worker.tenant,

@@ -15,6 +15,7 @@ from holdfast.client import result_of
 from holdfast.context import Context, running
 from holdfast.errors import HoldfastError, InvalidInput, StepFailed
 from holdfast.executors.failures import failure_of
+from holdfast.executors.thread import ThreadKeeper
 from holdfast.flow.asks import Ask, Join
 from holdfast.flow.blocking import Blocking
 from holdfast.flow.entries import One, digest_of
@@ -193,9 +194,10 @@ class Asking(Flow):
         if _is_async(function):
             return await call()
         variables = copy_context()
+        inside.keeper = keeper = ThreadKeeper(inside.keeper, inside)
 
         def stopped() -> None:
-            inside.cancel_requested = True
+            keeper.stopped = inside.cancel_requested = True
 
         value, error = await self._host.in_thread(lambda: variables.run(call), stopped)
         if error is not None:

@@ -103,7 +103,7 @@ class Granting:
         """What this request took before, where its answer was lost; else due tasks, or none."""
         store, grant = await self._store(), _grant(worker, request)
         await self._sweeping.sweep()
-        drain = await self._beat(store, worker, active)
+        drain = await self._beat(store, worker)
         if held := await store.claimed(worker=worker.id, grant=grant):
             return Granted(held, drain)
         if drain:
@@ -123,7 +123,7 @@ class Granting:
                 return Granted(tasks, drain)
             await asyncio.sleep(min(pause, left))
             await self._sweeping.sweep()
-            if drain := await self._beat(store, worker, active):
+            if drain := await self._beat(store, worker):
                 return Granted([], drain)
             pause = min(pause * 1.5, _SLOW)
 
@@ -227,7 +227,7 @@ class Granting:
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 
-    async def _beat(self, store: Store, worker: RemoteWorker, active: int) -> bool:
+    async def _beat(self, store: Store, worker: RemoteWorker) -> bool:
         """Answers whether it is to drain, as of the last beat."""
         now = self._app.home.clock.boot()
         known = self._known.setdefault(worker.id, _Known(now - _BEAT, False))
@@ -238,7 +238,7 @@ class Granting:
             self._known.popitem(last=False)
         more, known.acquired, known.at = known.acquired, 0, now  # so no other says it, too
         try:
-            answer = await store.beat(worker.record(active), acquired=more)
+            answer = await store.beat(worker.record(), acquired=more)
         except BaseException:
             known.acquired, known.at = known.acquired + more, now - _BEAT
             raise

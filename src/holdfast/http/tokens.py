@@ -35,7 +35,7 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     capabilities: tuple[str, ...] = ()
     slots: int = 1
 
-    def record(self, active: int = 0, status: str = "ready") -> WorkerRecord:
+    def record(self, status: str = "ready") -> WorkerRecord:
         return WorkerRecord(
             id=self.id,
             tenant=self.tenant,
@@ -47,7 +47,6 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             tags=self.tags or (),
             capabilities=self.capabilities,
             slots=self.slots,
-            active=min(active, self.slots),
             status=status,
         )
 

@@ -167,6 +167,7 @@ class Views(Standings, Following):
                 tenant=row[19],
                 tenants=tuple(row[20]),
                 group_id=row[21],
+                lease=row[22],
             )
             for row in await self._call("workers")
         ]

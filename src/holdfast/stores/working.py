@@ -26,7 +26,6 @@ MOST_CLAIMED = 10_000
 _MOST_ROOTS = 10_000  # that are remembered
 _WHOLE = (
     ("slots", 1, 1_000_000),
-    ("active", 0, 1_000_000),
     ("tasks_acquired", 0, 2**63 - 1),
     ("tasks_recovered", 0, 2**63 - 1),
 )
@@ -59,13 +58,13 @@ class Working(Base):
             types=list(worker.types),
             priority=worker.priority,
             slots=worker.slots,
-            active=worker.active,
             status=worker.status,
             tasks_acquired=worker.tasks_acquired,
             more_acquired=acquired,
             tasks_recovered=worker.tasks_recovered,
             poll_interval=float(worker.poll_interval),
             loop_lag=float(worker.loop_lag),
+            lease=float(worker.lease),
         )
         return any(row[0] for row in rows)
 
@@ -387,7 +386,7 @@ def _check(worker: WorkerRecord) -> None:
                 f"{what} of a worker must be a whole number from {least} to {most:,}, "
                 f"got {number!r:.80}"
             )
-    for what in ("poll_interval", "loop_lag"):
+    for what in ("poll_interval", "loop_lag", "lease"):
         span = getattr(worker, what)
         if not isinstance(span, float | int) or not 0 <= span < math.inf:
             raise InvalidInput(f"{what} of a worker must be seconds from 0 on, got {span!r:.80}")

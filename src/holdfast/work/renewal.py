@@ -60,7 +60,7 @@ class Renewal:
         self._lease, self._interval, self._beat = lease, interval, beat
         self._record, self._lost, self._cancelled = record, lost, cancelled
         self._feel, self._company, self._drain = feel, company, drain
-        self._said = ""
+        self._said: object = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake, self._end = asyncio.Event(), asyncio.Event()  # of its own loop
         self._stopping = False
@@ -86,7 +86,7 @@ class Renewal:
 
     def say_now(self) -> None:
         """Beat at the next pulse: something may be wanted of the worker."""
-        self._said = ""
+        self._said = None
 
     def _tell(self, event: asyncio.Event) -> None:
         if self._loop:
@@ -179,7 +179,7 @@ class Renewal:
 
     async def _say(self, store: Store) -> None:
         record = self._record()
-        self._said = record.status
+        self._said = _news(record)
         try:
             async with asyncio.timeout(self._beat.total_seconds()):
                 if self._company:
@@ -195,10 +195,10 @@ class Renewal:
             self._drain()
 
     async def _pulse(self, store: Store) -> None:
-        """Another state than the one last told is told at once."""
+        """Another state than the one last told is told at once, and so are new functions."""
         while True:
             self._feel()
-            if self._record().status != self._said:
+            if _news(self._record()) != self._said:
                 await self._safely(lambda: self._say(store))
             await asyncio.sleep(PULSE)
 
@@ -239,3 +239,7 @@ class Renewal:
         if self._failed:
             self._failed = False
             logger.info("the store answers again")
+
+
+def _news(record: WorkerRecord) -> object:
+    return record.status, record.types

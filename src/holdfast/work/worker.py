@@ -101,6 +101,8 @@ class Worker:
         self._chores: set[asyncio.Task[None]] = set()
         self._settings, self._lifecycle, self._record = settings, lifecycle, record
         self._functions, self._serving = functions, serving
+        self._known: Any = None
+        self._named: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(settings.polling)
         self.vitals = Vitals(clock, self._loop, settings.polling.most)
@@ -179,7 +181,8 @@ class Worker:
         """This worker as the registry shows it now."""
         return msgspec.structs.replace(
             self._record,
-            active=self._slots.active,
+            types=self._types(),
+            lease=self._settings.lease.total_seconds(),
             status=self.vitals.status(self._lifecycle.state),
             tasks_acquired=self._looking.acquired,
             tasks_recovered=self.vitals.tasks_recovered,
@@ -305,6 +308,13 @@ class Worker:
     def _company(self, workers: Sequence[WorkerRecord]) -> None:
         steps = steps_below(self._record, (w for w in workers if w.id != self._record.id))
         self._looking.grace = steps * self._settings.grace.total_seconds()
+
+    def _types(self) -> tuple[str, ...]:
+        """Of all functions that are known by now."""
+        if (known := self._functions()) is not self._known:
+            self._known = known
+            self._named = tuple(sorted(f"{t}@{v}" if v else t for t, v in known))
+        return self._named
 
     def _any_fenced(self) -> bool:
         return any(function.traits.fenced for function in self._functions().values())

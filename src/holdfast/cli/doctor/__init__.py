@@ -22,7 +22,9 @@ _COLUMNS = (
 
 
 @click.command()
-@click.option("--lease", type=SPAN, help="How long your leases are.  [HOLDFAST_LEASE, or 5m]")
+@click.option(
+    "--lease", type=SPAN, help="How long your leases are.  [default: as the workers have them]"
+)
 @click.option(
     "--old-transaction",
     type=SPAN,

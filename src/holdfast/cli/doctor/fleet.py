@@ -36,26 +36,38 @@ async def clock(desk: Desk) -> Finding:
     )
 
 
-async def lease_length(desk: Desk, lease: timedelta) -> Finding:
-    """Renewals carry long work; who cannot renew for a while should not lose it for that alone."""
+async def lease_length(
+    desk: Desk, workers: Sequence[WorkerView], lease: timedelta | None, otherwise: timedelta
+) -> Finding:
+    """Renewals carry long work; who cannot renew for a while should not lose it for that alone.
+    `lease`: as somebody says that it is; else as the workers have it that run such tasks."""
+
+    def limit(type: str) -> float:
+        known = [w.lease_seconds for w in workers if w.lease_seconds and _knows(w, type)]
+        return lease.total_seconds() if lease else min(known, default=otherwise.total_seconds())
+
     lengths: dict[str, list[float]] = defaultdict(list)
     for task in (await desk.tasks(TaskQuery(status="done", limit=_SAMPLE))).data:
         if task.started_at and task.finished_at:
             lengths[task.type].append((task.finished_at - task.started_at).total_seconds())
     usual = {type: p95(found) for type, found in lengths.items() if len(found) >= _ENOUGH}
-    limit = lease.total_seconds()
-    long = {type: seconds for type, seconds in usual.items() if seconds > limit}
+    long = {type: seconds for type, seconds in usual.items() if seconds > limit(type)}
     if not long:
-        return ok(
-            "HF104", f"a lease of {span(limit)} is longer than 95 of 100 attempts of each type"
-        )
-    told = ", ".join(f"{type} ({span(seconds)})" for type, seconds in sorted(long.items())[:5])
+        return ok("HF104", "leases are longer than 95 of 100 attempts of each type")
+    told = ", ".join(
+        f"{type} ({span(seconds)}, lease {span(limit(type))})"
+        for type, seconds in sorted(long.items())[:5]
+    )
     return warn(
         "HF104",
-        f"95 of 100 attempts take longer than a lease of {span(limit)}: {told}; they live by "
-        "renewals, and a pause of the process loses them",
+        f"5 of 100 attempts take longer than a lease: {told}; they live by renewals, and a pause "
+        "of the process loses them",
         f"--lease {max(long.values()) * 2:.0f}s, or save progress so that a new attempt goes on",
     )
+
+
+def _knows(worker: WorkerView, type: str) -> bool:
+    return worker.status in _LIVE and any(one.partition("@")[0] == type for one in worker.types)
 
 
 def p95(lengths: Sequence[float]) -> float:
@@ -63,7 +75,9 @@ def p95(lengths: Sequence[float]) -> float:
     return ordered[min(int(len(ordered) * 0.95), len(ordered) - 1)]
 
 
-def workers_of_queues(queues: Sequence[QueueView], workers: Sequence[WorkerView]) -> Finding:
+async def workers_of_queues(
+    desk: Desk, queues: Sequence[QueueView], workers: Sequence[WorkerView]
+) -> Finding:
     due = [queue for queue in queues if queue.claimable and not queue.paused]
     live = [worker for worker in workers if worker.status in _LIVE]
     ours = [worker for worker in live if worker.tenant_id is None]
@@ -71,7 +85,11 @@ def workers_of_queues(queues: Sequence[QueueView], workers: Sequence[WorkerView]
         return fail("HF105", f"no live worker serves {_due(alone)}", _start(alone))
     if alone := [queue for queue in due if not _is_served(queue, ours)]:
         return warn("HF105", f"only workers of tenants serve {_due(alone)}", _start(alone))
-    return ok("HF105", "every queue with due tasks has a live worker")
+    for queue in due:
+        if nobody := [why for why in await desk.queue_why(queue.queue) if why.unserved]:
+            told = f"in queue {queue.queue} {'; '.join(why.why for why in nobody[:3])}"
+            return fail("HF105", told, nobody[0].advice or f"holdfast queues why {queue.queue}")
+    return ok("HF105", "every queue with due tasks has a live worker that takes them")
 
 
 def _is_served(queue: QueueView, workers: Sequence[WorkerView]) -> bool:

@@ -24,7 +24,7 @@ class Visit:
         from holdfast.cli.loading import apply
 
         self._at, self._old = at, old_transaction
-        self._lease = lease or apply().lease or _LEASE
+        self._lease, self._default = lease, apply().lease or _LEASE
 
     def run(self) -> list[Finding]:
         """All checks in the order of their codes."""
@@ -89,10 +89,10 @@ class Visit:
 
     async def _fleet(self, desk: Desk) -> AsyncIterator[Finding]:
         yield await fleet.clock(desk)
-        yield await fleet.lease_length(desk, self._lease)
         workers, queues = await desk.workers(), await desk.queues()
+        yield await fleet.lease_length(desk, workers, self._lease, self._default)
         leases = await desk.leases(limit=1000)
-        yield fleet.workers_of_queues(queues, workers)
+        yield await fleet.workers_of_queues(desk, queues, workers)
         yield fleet.stale_workers(workers, leases)
         yield fleet.recovery(leases)
         yield fleet.event_loops(workers)

@@ -247,10 +247,16 @@ limit :limit
 
 -- name: workers
 select
-  w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,
+  w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots,
+  least(coalesce(h.held, 0), w.slots),     -- what is claimed ahead takes no slot yet
   w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
-  w.tenant, w.tenants, w.group_id
+  w.tenant, w.tenants, w.group_id, w.lease
 from holdfast.worker w
+left join (
+  select e.worker, count(*) as held
+  from holdfast.lease e
+  group by e.worker
+) h on h.worker = w.id
 order by w.started_at, w.id
 
 -- name: dead_letter_groups

@@ -1,15 +1,15 @@
 -- name: register
 insert into holdfast.worker (
-  id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots, active,
-  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
+  id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots,
+  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, lease, started_at, last_heartbeat
 )
 values (
-  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots, :active,
-  :status, :tasks_acquired::bigint + :more_acquired::bigint, :tasks_recovered, :poll_interval, :loop_lag, holdfast.clock(), holdfast.clock()
+  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots,
+  :status, :tasks_acquired::bigint + :more_acquired::bigint, :tasks_recovered, :poll_interval, :loop_lag, :lease, holdfast.clock(), holdfast.clock()
 )
 on conflict (id) do update
 set
-  active = excluded.active,
+  types = excluded.types,
   slots = excluded.slots,
   tasks_acquired = greatest(worker.tasks_acquired, :tasks_acquired) + :more_acquired,
   tasks_recovered = excluded.tasks_recovered,
@@ -27,7 +27,7 @@ where t.id = any (:ids) and t.cancel_requested
 
 -- name: sign_off
 update holdfast.worker w
-set status = 'stopped', active = 0, last_heartbeat = holdfast.clock()
+set status = 'stopped', last_heartbeat = holdfast.clock()
 where w.id = :id
 
 -- name: lane_change

@@ -1,15 +1,15 @@
 -- name: register
 insert into worker (
-  id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots, active,
-  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, started_at, last_heartbeat
+  id, tenant, name, host, pid, version, queues, tags, capabilities, tenants, group_id, types, priority, slots,
+  status, tasks_acquired, tasks_recovered, poll_interval, loop_lag, lease, started_at, last_heartbeat
 )
 values (
-  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots, :active,
-  :status, :tasks_acquired + :more_acquired, :tasks_recovered, :poll_interval, :loop_lag, :now, :now
+  :id, :tenant, :name, :host, :pid, :version, :queues, :tags, :capabilities, :tenants, :group_id, :types, :priority, :slots,
+  :status, :tasks_acquired + :more_acquired, :tasks_recovered, :poll_interval, :loop_lag, :lease, :now, :now
 )
 on conflict (id) do update
 set
-  active = excluded.active,
+  types = excluded.types,
   slots = excluded.slots,
   tasks_acquired = max(worker.tasks_acquired, :tasks_acquired) + :more_acquired,
   tasks_recovered = excluded.tasks_recovered,
@@ -27,7 +27,7 @@ where t.id = :id and t.cancel_requested
 
 -- name: sign_off
 update worker
-set status = 'stopped', active = 0, last_heartbeat = :now
+set status = 'stopped', last_heartbeat = :now
 where id = :id
 
 -- name: lane_change

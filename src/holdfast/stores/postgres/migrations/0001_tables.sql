@@ -93,12 +93,12 @@ create table holdfast.worker (
   types text[] not null,
   priority int not null,
   slots int not null,
-  active int not null,
   status text not null,
   tasks_acquired bigint not null,
   tasks_recovered bigint not null,
   poll_interval float8 not null,
   loop_lag float8 not null,
+  lease float8 not null,
   drain_requested boolean not null default false,
   started_at timestamptz not null,
   last_heartbeat timestamptz not null

@@ -88,12 +88,12 @@ create table worker (
   types text not null,
   priority integer not null,
   slots integer not null,
-  active integer not null,
   status text not null,
   tasks_acquired integer not null,
   tasks_recovered integer not null,
   poll_interval real not null,
   loop_lag real not null,
+  lease real not null,
   drain_requested integer not null default 0,
   started_at integer not null,
   last_heartbeat integer not null
