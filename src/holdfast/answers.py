@@ -124,6 +124,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     `queues`, `tags`, `tenants`: what it takes; none: all. `group_id`: a label of those that belong
     together. `types`: the functions that it knows, as `name` or `name@version`.
     `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
+    All this is what the worker said with its last heartbeat. `held`: its leases that have not
+    lapsed, which the store knows at any time.
     """
 
     id: int
@@ -148,6 +150,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     last_heartbeat: datetime | None = None
     tenant: str | None = None
+    held: int = 0
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

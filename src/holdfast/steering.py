@@ -129,9 +129,11 @@ class Views(Protocol):
         lapsed: bool = False,
         older_than: timedelta | None = None,
         tenant: str | None = None,
+        workers: Sequence[int] | None = None,
         limit: int = 500,
     ) -> list[LeaseView]:
-        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer."""
+        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer;
+        `workers`: only what these hold."""
         ...
 
     async def workers(self) -> list[WorkerRecord]: ...

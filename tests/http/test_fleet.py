@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+from datetime import timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast
+from holdfast.answers import WorkerRecord
 from tests.app.conftest import until
 from tests.http.conftest import asking, code
 
 PAY = {"type": "pay", "kwargs": {"order": 1}}
+LONG = timedelta(minutes=5)
 
 
 async def test_a_queue_is_paused_and_resumed_under_its_etag(http):
@@ -61,6 +64,40 @@ async def test_recovery_can_be_asked_for_and_looked_at_first(http):
         assert (dry["recovered"], dry["dry_run"]) == (0, True)
         assert (await http.post(path)).json()["task_ids"] == []
     assert (await http.get("/v1/recoveries")).json() == {"data": []}
+
+
+async def test_what_was_recovered_is_counted_whoever_did_it(app: Holdfast):
+    async with asking(app) as http:
+        await http.post("/v1/tasks", json=PAY)
+        store = (await app.home.client()).store
+        lanes = list((await store.lanes()).lanes)
+        (held,) = (await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)).tasks
+        await store.revoke(held.lease.task, held.lease.fence)  # as if its worker had died
+        assert (await http.post("/distributed/recover-orphans")).json()["recovered"] == 1
+        stats = (await http.get("/distributed/stats")).json()
+        assert stats["recovery"] == {"recovered_total": 1}
+        assert "holdfast_tasks_recovered_total 1.0" in (await http.get("/metrics")).text
+
+
+async def test_a_worker_is_shown_with_what_it_holds_now_not_at_its_last_heartbeat(app: Holdfast):
+    async with asking(app) as http:
+        ids = [(await http.post("/v1/tasks", json=PAY)).json()["id"] for _ in range(3)]
+        store = (await app.home.client()).store
+        await store.register(WorkerRecord(id=7, name="w-7", slots=2))
+        lanes = list((await store.lanes()).lanes)
+        await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)
+        await store.claim(worker=8, lanes=lanes, want=1, lease=LONG)
+        one = (await http.get("/worker/stats?worker_id=w-7")).json()
+        assert (one["active_jobs"], one["utilization"]) == (1, 0.5)
+        assert one["active_job_ids"] == ids[:1]
+        assert (await http.get("/v1/workers/w-7")).json()["active"] == 1
+        await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)
+        stats = (await http.get("/distributed/stats")).json()
+        share = stats["by_worker"]["w-7"]
+        assert (share["active_jobs"], share["active_leases"], share["max_jobs"]) == (2, 2, 2)
+        text = (await http.get("/metrics")).text
+        assert 'active_leases_total{worker_id="w-7"} 2.0' in text
+        assert 'holdfast_worker_slots{state="used",worker_id="w-7"} 2.0' in text
 
 
 async def test_workers_are_seen_by_name_and_drained(app: Holdfast):

@@ -1,10 +1,9 @@
 """The desk's verbs about queues, workers, leases and recovery, over a store."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.answers import LeaseView, QueueLoad, WorkerRecord
+from holdfast.answers import QueueLoad, WorkerRecord
 from holdfast.desk.base import Base
 from holdfast.desk.shapes import (
     EventPage,
@@ -21,6 +20,7 @@ from holdfast.desk.shapes import (
     WorkerView,
 )
 from holdfast.desk.views import (
+    busy,
     event_view,
     lease_shape,
     queue_numbers,
@@ -126,11 +126,17 @@ class Fleet(Base):
     async def leases(
         self, *, expired: bool = False, worker: str | None = None, limit: int = 500
     ) -> list[LeaseShape]:
-        tenant = self._caller.tenant
-        found = await self._store.leases(lapsed=expired, tenant=tenant, limit=limit)
-        return [
-            lease_shape(one) for one in found if worker in (None, one.worker_name, str(one.worker))
-        ]
+        holders = None if worker is None else await self._holders(worker)
+        found = await self._store.leases(
+            lapsed=expired, tenant=self._caller.tenant, workers=holders, limit=limit
+        )
+        return [lease_shape(one) for one in found]
+
+    async def _holders(self, name: str) -> list[int]:
+        """Every start under this name, or the one with this id, which may be forgotten by now."""
+        starts = [worker.id for worker in await self._store.workers() if worker.name == name]
+        is_id = name.isdecimal() and len(name) < 20 and int(name) < 2**63
+        return [*starts, int(name)] if is_id else starts
 
     # ── recovery ─────────────────────────────────────────────────────────────────────────────
 
@@ -166,13 +172,12 @@ class Fleet(Base):
     # ── numbers ──────────────────────────────────────────────────────────────────────────────
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
-        loads, everyone, leases, now = await asyncio.gather(
-            self.queues(), self._store.workers(), self._leases(), self._store.now()
+        loads, everyone, recovered, now = await asyncio.gather(
+            self.queues(), self._store.workers(), self._store.recovered_total(), self._store.now()
         )
         workers = [worker for worker in everyone if self._counts(worker)]
         numbers = {name: QueueNumbers() for name in queues}
         numbers |= {view.queue: queue_numbers(view) for view in loads}
-        held = Counter(lease.worker for lease in leases)
         live = [worker for worker in workers if worker.status not in _GONE]
         running, expired = sum(q.running for q in loads), sum(q.expired_leases for q in loads)
         return Stats(
@@ -184,14 +189,11 @@ class Fleet(Base):
                 stale=sum(worker.status == "stale" for worker in workers),
             ),
             leases=LeaseCounts(active=running - expired, expired=expired),
-            recovery=RecoveryCounts(recovered_total=sum(w.tasks_recovered for w in workers)),
+            recovery=RecoveryCounts(recovered_total=recovered),
             desired_workers=_desired(loads, live),
-            by_worker={worker.name: worker_share(worker, held[worker.id]) for worker in live},
+            by_worker={worker.name: worker_share(worker) for worker in live},
             server_time=now,
         )
-
-    async def _leases(self) -> list[LeaseView]:
-        return await self._store.leases(tenant=self._caller.tenant, limit=1000)
 
     async def events(self, after: int = 0, limit: int = 500) -> EventPage:
         page = await self._store.events(after, limit, tenant=self._caller.tenant)
@@ -220,7 +222,7 @@ def _why(
     if queue.blocked:
         why = f"{queue.blocked} wait behind others of their key"
         found.append(WhyView(why=why, advice="raise max_concurrent, or wait"))
-    if queue.claimable and serving and all(w.active >= w.slots for w in serving):
+    if queue.claimable and serving and all(busy(w) >= w.slots for w in serving):
         slots = sum(w.slots for w in serving)
         why = f"all {slots} slots of {len(serving)} workers are taken"
         found.append(WhyView(why=why, advice="add workers or slots"))

@@ -35,6 +35,7 @@ __all__ = [
     "Matches",
     "attempt_view",
     "audit_view",
+    "busy",
     "error_view",
     "event_view",
     "key_view",
@@ -148,8 +149,8 @@ def worker_view(worker: WorkerRecord) -> WorkerView:
         types=list(worker.types),
         priority=worker.priority,
         max_concurrent=worker.slots,
-        active=worker.active,
-        utilization=worker.active / max(worker.slots, 1),
+        active=busy(worker),
+        utilization=busy(worker) / max(worker.slots, 1),
         tasks_acquired=worker.tasks_acquired,
         tasks_recovered=worker.tasks_recovered,
         poll_interval_seconds=worker.poll_interval,
@@ -160,12 +161,18 @@ def worker_view(worker: WorkerRecord) -> WorkerView:
     )
 
 
-def worker_share(worker: WorkerRecord, leases: int) -> WorkerShare:
+def busy(worker: WorkerRecord) -> int:
+    """Its slots that are taken, by what it holds now: its last heartbeat may be old. Functions that
+    wait in its memory hold a lease and no slot."""
+    return min(worker.held, worker.slots)
+
+
+def worker_share(worker: WorkerRecord) -> WorkerShare:
     return WorkerShare(
         status=worker.status,
-        active_jobs=worker.active,
+        active_jobs=busy(worker),
         max_jobs=worker.slots,
-        active_leases=leases,
+        active_leases=worker.held,
         tasks_acquired_total=worker.tasks_acquired,
         tasks_recovered_total=worker.tasks_recovered,
         worker_poll_interval_seconds=worker.poll_interval,

@@ -113,6 +113,7 @@ class Views(Standings, Following):
         lapsed: bool = False,
         older_than: timedelta | None = None,
         tenant: str | None = None,
+        workers: Sequence[int] | None = None,
         limit: int = 500,
     ) -> list[LeaseView]:
         check_limit(limit)
@@ -132,7 +133,12 @@ class Views(Standings, Following):
                 tenant=row[10],
             )
             for row in await self._call(
-                "leases", lapsed=lapsed, older=older, tenant=tenant, limit=limit
+                "leases",
+                lapsed=lapsed,
+                older=older,
+                tenant=tenant,
+                workers=None if workers is None else list(workers),
+                limit=limit,
             )
         ]
 
@@ -161,6 +167,7 @@ class Views(Standings, Following):
                 tenant=row[19],
                 tenants=tuple(row[20]),
                 group_id=row[21],
+                held=row[22],
             )
             for row in await self._call("workers")
         ]

@@ -223,6 +223,7 @@ left join holdfast.worker k on k.id = e.worker
 where (:tenant::text is null or l.tenant = :tenant)
   and (not :lapsed or e.lease_timeout < holdfast.clock())
   and (:older::float8 is null or e.started_at < holdfast.clock() - make_interval(secs => :older))
+  and (:workers::bigint[] is null or e.worker = any (:workers))
 order by e.lease_timeout
 limit :limit
 
@@ -241,8 +242,14 @@ limit :limit
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,
   w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
-  w.tenant, w.tenants, w.group_id
+  w.tenant, w.tenants, w.group_id, coalesce(h.held, 0)
 from holdfast.worker w
+left join (
+  select e.worker, count(*) as held
+  from holdfast.lease e
+  where e.lease_timeout >= holdfast.clock()
+  group by e.worker
+) h on h.worker = w.id
 order by w.started_at, w.id
 
 -- name: dead_letter_groups

@@ -229,6 +229,7 @@ left join worker k on k.id = e.worker
 where (:tenant is null or l.tenant = :tenant)
   and (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
   and (:older is null or e.started_at < :now - :older * 1e6)
+  and (:workers is null or e.worker in (select a.value from json_each(:workers) a))
 order by e.lease_timeout
 limit :limit
 
@@ -247,8 +248,14 @@ limit :limit
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,
   w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
-  w.tenant, w.tenants, w.group_id
+  w.tenant, w.tenants, w.group_id, coalesce(h.held, 0)
 from worker w
+left join (
+  select e.worker, count(*) as held
+  from lease e
+  where e.boot = :boot and e.boot_end >= :boot_now
+  group by e.worker
+) h on h.worker = w.id
 order by w.started_at, w.id
 
 -- name: dead_letter_groups
