@@ -12,6 +12,7 @@ from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Claimed, Failure, Lease, Task, TaskStatus
 
 __all__ = [
+    "STALE_AFTER",
     "Beat",
     "Cancelling",
     "ClaimAnswer",
@@ -117,6 +118,9 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
+STALE_AFTER = timedelta(seconds=90)  # three heartbeats: a worker that was not heard of for longer
+
+
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One start of a worker process. `id` is random per start; `name` is for people.
 
@@ -124,8 +128,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     `queues`, `tags`, `tenants`: what it takes; none: all. `group_id`: a label of those that belong
     together. `types`: the functions that it knows, as `name` or `name@version`.
     `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`: seconds.
-    All this is what the worker said with its last heartbeat. `held`: its leases that have not
-    lapsed, which the store knows at any time.
+    All this is what the worker said with its last heartbeat; `status` is stale where that is long
+    ago. `held`: its leases that have not lapsed, which the store knows at any time.
     """
 
     id: int

@@ -260,6 +260,20 @@ async def test_a_worker_that_was_not_heard_of_is_marked_stale(store, clock):
     assert await store.mark_stale(seconds(90)) == 0
 
 
+async def test_a_worker_is_seen_as_stale_also_where_nobody_is_left_to_mark_it(store, clock, peek):
+    await store.register(ME)
+    seen = "select status from workers"
+    await clock.advance(89)
+    assert [worker.status for worker in await store.workers()] == ["ready"]
+    assert [row[0] for row in await peek(seen)] == ["ready"]
+    await clock.advance(2)
+    assert [worker.status for worker in await store.workers()] == ["stale"]
+    assert [row[0] for row in await peek(seen)] == ["stale"]
+    assert [row[0] for row in await peek(seen.replace("workers", "worker_utilization"))] == [
+        "stale"
+    ]
+
+
 async def test_a_stale_worker_that_beats_again_is_ready(store, clock):
     await store.register(ME)
     await clock.advance(91)

@@ -247,7 +247,12 @@ limit :limit
 -- name: workers
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots, w.active,
-  w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat < :now - :stale * 1e6
+    then 'stale'
+    else w.status
+  end,
+  w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
   w.tenant, w.tenants, w.group_id, coalesce(h.held, 0)
 from worker w
 left join (
