@@ -100,6 +100,20 @@ async def test_a_worker_is_shown_with_what_it_holds_now_not_at_its_last_heartbea
         assert 'holdfast_worker_slots{state="used",worker_id="w-7"} 2.0' in text
 
 
+async def test_replicas_that_share_a_name_are_counted_together(app: Holdfast):
+    """As where every container of a service has the same WORKER_ID."""
+    async with asking(app) as http:
+        store = (await app.home.client()).store
+        for id in (7, 8):
+            await http.post("/v1/tasks", json=PAY)
+            await store.register(WorkerRecord(id=id, name="w", slots=3, tasks_acquired=5))
+            lanes = list((await store.lanes()).lanes)
+            await store.claim(worker=id, lanes=lanes, want=1, lease=LONG)
+        share = (await http.get("/distributed/stats")).json()["by_worker"]["w"]
+        assert (share["active_leases"], share["active_jobs"], share["max_jobs"]) == (2, 2, 6)
+        assert 'tasks_acquired_total{worker_id="w"} 10.0' in (await http.get("/metrics")).text
+
+
 async def test_workers_are_seen_by_name_and_drained(app: Holdfast):
     lifecycle = app.create_worker_lifecycle("w-1")
     working = asyncio.create_task(app.serve(lifecycle=lifecycle, max_concurrency=4))

@@ -179,6 +179,9 @@ class Fleet(Base):
         numbers = {name: QueueNumbers() for name in queues}
         numbers |= {view.queue: queue_numbers(view) for view in loads}
         live = [worker for worker in workers if worker.status not in _GONE]
+        named: dict[str, list[WorkerRecord]] = {}
+        for worker in live:
+            named.setdefault(worker.name, []).append(worker)
         running, expired = sum(q.running for q in loads), sum(q.expired_leases for q in loads)
         return Stats(
             queues=numbers,
@@ -191,7 +194,7 @@ class Fleet(Base):
             leases=LeaseCounts(active=running - expired, expired=expired),
             recovery=RecoveryCounts(recovered_total=recovered),
             desired_workers=_desired(loads, live),
-            by_worker={worker.name: worker_share(worker) for worker in live},
+            by_worker={name: worker_share(starts) for name, starts in named.items()},
             server_time=now,
         )
 

@@ -167,15 +167,16 @@ def busy(worker: WorkerRecord) -> int:
     return min(worker.held, worker.slots)
 
 
-def worker_share(worker: WorkerRecord) -> WorkerShare:
+def worker_share(starts: Sequence[WorkerRecord]) -> WorkerShare:
+    """Of all starts under one name, the last of which says how it is: replicas may share a name."""
     return WorkerShare(
-        status=worker.status,
-        active_jobs=busy(worker),
-        max_jobs=worker.slots,
-        active_leases=worker.held,
-        tasks_acquired_total=worker.tasks_acquired,
-        tasks_recovered_total=worker.tasks_recovered,
-        worker_poll_interval_seconds=worker.poll_interval,
+        status=starts[-1].status,
+        active_jobs=sum(busy(worker) for worker in starts),
+        max_jobs=sum(worker.slots for worker in starts),
+        active_leases=sum(worker.held for worker in starts),
+        tasks_acquired_total=sum(worker.tasks_acquired for worker in starts),
+        tasks_recovered_total=sum(worker.tasks_recovered for worker in starts),
+        worker_poll_interval_seconds=starts[-1].poll_interval,
     )
 
 
