@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +15,8 @@ from tests.http.conftest import asking, code
 
 PAY = {"type": "pay", "kwargs": {"order": 1}}
 LONG = timedelta(minutes=5)
+PAGE = (Path(__file__).parents[2] / "docs/reference/http.md").read_text()
+METRICS = PAGE.partition("## Metrics")[2].partition("## Paths")[0]
 
 
 async def test_a_queue_is_paused_and_resumed_under_its_etag(http):
@@ -205,6 +209,9 @@ async def test_prometheus_reads_the_fleet(app: Holdfast):
             (sample,) = [s for s in found[name].samples if s.name in (name, f"{name}_total")]
             assert sample.labels == {"worker_id": "w-1"}
         assert "tasks_acquired_total" in answer.text
+        samples = {sample.name for family in found.values() for sample in family.samples}
+        told = set(re.findall(r"`(\w+_\w+)`", METRICS.partition("What attempts did")[0]))
+        assert samples == told - {"worker_id"}
         queues = {
             (s.labels["queue"], s.labels["status"]): s.value
             for s in found["holdfast_queue_tasks"].samples
