@@ -33,10 +33,10 @@ api = FastAPI(lifespan=lifespan)
 async def health_check() -> JSONResponse | dict[str, Any]:
     status = app.worker_status_overview()
 
-    if status["draining"]:
-        return JSONResponse({"status": "draining", "workers": status["workers"]}, status_code=503)
-
     if not status["ready"]:
         return JSONResponse({"status": "not_ready", "workers": status["workers"]}, status_code=503)
+
+    if status["draining"]:
+        return JSONResponse({"status": "draining", "workers": status["workers"]}, status_code=503)
 
     return {"status": "healthy", "workers": status["workers"]}

@@ -5,11 +5,11 @@ import logging
 
 from holdfast import Holdfast, install_structured_logging
 
-install_structured_logging(logging.getLogger())
 logging.basicConfig(
     level=logging.INFO,
     format="%(asctime)s %(levelname)s [%(holdfast_task_id)s] %(message)s",
 )
+install_structured_logging(logging.getLogger())
 
 
 @Holdfast.durable

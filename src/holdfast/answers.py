@@ -12,6 +12,7 @@ from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Claimed, Failure, Lease, Task, TaskStatus
 
 __all__ = [
+    "STALE_AFTER",
     "Beat",
     "Cancelling",
     "ClaimAnswer",
@@ -118,6 +119,9 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
+STALE_AFTER = timedelta(seconds=90)  # three heartbeats: a worker that was not heard of for longer
+
+
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One start of a worker process. `id` is random per start; `name` is for people.
 
@@ -126,7 +130,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     together. `types`: the functions that it knows, as `name` or `name@version`. `active`: how many
     of its slots are taken, by the leases that it holds, whatever it says itself.
     `tasks_acquired`, `tasks_recovered`: since its start; `poll_interval`, `loop_lag`, `lease`:
-    seconds, of a lease 0 where it says so with each claim.
+    seconds, of a lease 0 where it says so with each claim. But for `active` this is what the worker
+    said with its last heartbeat; `status` is stale where that is long ago.
     """
 
     id: int

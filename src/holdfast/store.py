@@ -205,6 +205,10 @@ class Upkeep(Protocol):
         """Take back lapsed leases: to the queue again, or to the dead letters."""
         ...
 
+    async def recovered_total(self) -> int:
+        """How many were ever taken back, by whomever."""
+        ...
+
     async def revoke(self, task: UUID, fence: int) -> bool:
         """Withdraw the lease of this attempt, whoever renews it: its holder can write no more, and
         `recover` takes it back at once. False: the attempt has ended."""

@@ -45,7 +45,7 @@ total|2|1|1|2|1|1|1|SPAN|2
 
 workers|2 active, 0 draining, 0 stale
 leases|1 active, 0 expired
-recovered|0
+recovered|1
 server time|TIME"""
 
 SLOW = Serving(queues=frozenset({"slow"}))

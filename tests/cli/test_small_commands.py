@@ -106,6 +106,16 @@ def test_an_api_is_served_too_where_it_is_installed(shell: Shell):
     assert "does not answer" in shell.fails(4, "tasks", "ls", "--api", url)
 
 
+def test_dev_hears_the_environment_as_a_worker_does(shell: Shell):
+    dev = shell.start("dev", "--no-api", "--app", "shop", WORKER_ID="worker-1", WORKER_MAX_JOBS="3")
+    dev.line("is ready")
+    assert shell.rows("select name, max_concurrent from workers") == [
+        {"name": "worker-1", "max_concurrent": 3}
+    ]
+    dev.send(signal.SIGTERM)
+    assert dev.end() == 0
+
+
 def test_dev_needs_an_app(shell: Shell):
     assert "--app" in shell.fails(2, "dev")
 

@@ -12,6 +12,13 @@ def test_a_query_is_answered_as_lines_or_as_json(either: Shell):
     assert bool(either.rows(query)[0]["past"]) is True
 
 
+def test_a_query_may_begin_with_a_comment(either: Shell):
+    either.says("enqueue", "t", "1")
+    query = "-- Are they locked?\nSELECT job_id FROM processing_jobs WHERE locked_until > NOW();"
+    assert either.says("sql", query).strip() == "job_id"
+    assert "No such option" in either.fails(2, "sql", "--stor", "select 1")
+
+
 def test_what_would_write_is_refused(either: Shell):
     either.says("enqueue", "t")
     assert "would write" in either.fails(6, "sql", "with x as (select 1) delete from task")

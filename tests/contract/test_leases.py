@@ -165,7 +165,26 @@ async def test_leases_are_listed_with_what_people_want_to_know(store, clock):
     assert await store.lease_counts() == {WORKER: one, OTHER: none}
 
 
+async def test_leases_of_some_workers_are_found_among_those_of_all(store):
+    for worker in (WORKER, OTHER, WORKER):
+        await put_one(store)
+        await claim_one(store, worker=worker)
+    assert [view.worker for view in await store.leases(workers=[WORKER])] == [WORKER] * 2
+    assert len(await store.leases(workers=[WORKER, OTHER])) == 3
+    assert await store.leases(workers=[]) == []
+
+
 # ── workers ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_worker_is_listed_with_the_leases_that_it_holds_now(store, clock):
+    await store.register(ME)
+    for length in (40, 90, 90):
+        await put_one(store)
+        await claim_one(store, lease=seconds(length))
+    assert [worker.held for worker in await store.workers()] == [3]
+    await clock.advance(50)
+    assert [worker.held for worker in await store.workers()] == [2]
 
 
 async def test_a_registered_worker_is_listed_as_it_said(store):
@@ -272,6 +291,20 @@ async def test_a_worker_that_was_not_heard_of_is_marked_stale(store, clock):
         33: "stopped",
     }
     assert await store.mark_stale(seconds(90)) == 0
+
+
+async def test_a_worker_is_seen_as_stale_also_where_nobody_is_left_to_mark_it(store, clock, peek):
+    await store.register(ME)
+    seen = "select status from workers"
+    await clock.advance(89)
+    assert [worker.status for worker in await store.workers()] == ["ready"]
+    assert [row[0] for row in await peek(seen)] == ["ready"]
+    await clock.advance(2)
+    assert [worker.status for worker in await store.workers()] == ["stale"]
+    assert [row[0] for row in await peek(seen)] == ["stale"]
+    assert [row[0] for row in await peek(seen.replace("workers", "worker_utilization"))] == [
+        "stale"
+    ]
 
 
 async def test_a_stale_worker_that_beats_again_is_ready(store, clock):

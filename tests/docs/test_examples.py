@@ -11,6 +11,7 @@ from holdfast.stores.sqlite.driver import SqliteDriver
 from tests.mutants.catalogue import MUTANTS
 
 ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^ *```", re.MULTILINE)
 SQL = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 
 
@@ -25,6 +26,12 @@ def _kind(statement: str) -> str:
     if any(word in statement for word in ("create role", "wall(", "set_config", "holdfast.tasks")):
         return "wall"
     return "enqueue" if "holdfast.enqueue" in statement else "read"
+
+
+def test_every_block_of_code_has_an_end():
+    """Else prose is shown as code from there on, and the commands below it are run by no test."""
+    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "README.md"]
+    assert [page.name for page in pages if len(FENCE.findall(page.read_text())) % 2] == []
 
 
 @pytest.mark.parametrize("statement", statements("read"))

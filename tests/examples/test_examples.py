@@ -73,12 +73,27 @@ async def test_managed_worker(capsys):
 @pytest.mark.usefixtures("on_store")
 async def test_health():
     health = example("health")
+    began, go = asyncio.Event(), asyncio.Event()
+
+    @health.app.durable
+    async def last() -> None:
+        began.set()
+        await go.wait()
+
+    async def drains() -> bool:
+        return bool(health.lifecycle.state == "draining")
+
     assert await got(health.api) == (503, "not_ready")
     async with health.api.router.lifespan_context(health.api):
         await health.lifecycle.wait_until_ready()
         assert await got(health.api) == (200, "healthy")
+        await health.app.dispatch(last)
+        await began.wait()
         health.app.request_worker_drain(health.lifecycle)
-        assert (await got(health.api))[0] == 503
+        assert await got(health.api) == (503, "draining")
+        await eventually(drains)
+        assert await got(health.api) == (503, "draining")
+        go.set()
     assert await got(health.api) == (503, "not_ready")
 
 

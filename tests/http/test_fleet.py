@@ -2,14 +2,21 @@
 
 import asyncio
 import json
+import re
+from datetime import timedelta
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast
+from holdfast.answers import WorkerRecord
 from tests.app.conftest import until
 from tests.http.conftest import asking, code
 
 PAY = {"type": "pay", "kwargs": {"order": 1}}
+LONG = timedelta(minutes=5)
+PAGE = (Path(__file__).parents[2] / "docs/reference/http.md").read_text()
+METRICS = PAGE.partition("## Metrics")[2].partition("## Paths")[0]
 
 
 async def test_a_queue_is_paused_and_resumed_under_its_etag(http):
@@ -62,6 +69,54 @@ async def test_recovery_can_be_asked_for_and_looked_at_first(http):
         assert (dry["recovered"], dry["dry_run"]) == (0, True)
         assert (await http.post(path)).json()["task_ids"] == []
     assert (await http.get("/v1/recoveries")).json() == {"data": []}
+
+
+async def test_what_was_recovered_is_counted_whoever_did_it(app: Holdfast):
+    async with asking(app) as http:
+        await http.post("/v1/tasks", json=PAY)
+        store = (await app.home.client()).store
+        lanes = list((await store.lanes()).lanes)
+        (held,) = (await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)).tasks
+        await store.revoke(held.lease.task, held.lease.fence)  # as if its worker had died
+        assert (await http.post("/distributed/recover-orphans")).json()["recovered"] == 1
+        stats = (await http.get("/distributed/stats")).json()
+        assert stats["recovery"] == {"recovered_total": 1}
+        assert "holdfast_tasks_recovered_total 1.0" in (await http.get("/metrics")).text
+
+
+async def test_a_worker_is_shown_with_what_it_holds_now_not_at_its_last_heartbeat(app: Holdfast):
+    async with asking(app) as http:
+        ids = [(await http.post("/v1/tasks", json=PAY)).json()["id"] for _ in range(3)]
+        store = (await app.home.client()).store
+        await store.register(WorkerRecord(id=7, name="w-7", slots=2))
+        lanes = list((await store.lanes()).lanes)
+        await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)
+        await store.claim(worker=8, lanes=lanes, want=1, lease=LONG)
+        one = (await http.get("/worker/stats?worker_id=w-7")).json()
+        assert (one["active_jobs"], one["utilization"]) == (1, 0.5)
+        assert one["active_job_ids"] == ids[:1]
+        assert (await http.get("/v1/workers/w-7")).json()["active"] == 1
+        await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)
+        stats = (await http.get("/distributed/stats")).json()
+        share = stats["by_worker"]["w-7"]
+        assert (share["active_jobs"], share["active_leases"], share["max_jobs"]) == (2, 2, 2)
+        text = (await http.get("/metrics")).text
+        assert 'active_leases_total{worker_id="w-7"} 2.0' in text
+        assert 'holdfast_worker_slots{state="used",worker_id="w-7"} 2.0' in text
+
+
+async def test_replicas_that_share_a_name_are_counted_together(app: Holdfast):
+    """As where every container of a service has the same WORKER_ID."""
+    async with asking(app) as http:
+        store = (await app.home.client()).store
+        for id in (7, 8):
+            await http.post("/v1/tasks", json=PAY)
+            await store.register(WorkerRecord(id=id, name="w", slots=3, tasks_acquired=5))
+            lanes = list((await store.lanes()).lanes)
+            await store.claim(worker=id, lanes=lanes, want=1, lease=LONG)
+        share = (await http.get("/distributed/stats")).json()["by_worker"]["w"]
+        assert (share["active_leases"], share["active_jobs"], share["max_jobs"]) == (2, 2, 6)
+        assert 'tasks_acquired_total{worker_id="w"} 10.0' in (await http.get("/metrics")).text
 
 
 async def test_workers_are_seen_by_name_and_drained(app: Holdfast):
@@ -155,6 +210,9 @@ async def test_prometheus_reads_the_fleet(app: Holdfast):
             (sample,) = [s for s in found[name].samples if s.name in (name, f"{name}_total")]
             assert sample.labels == {"worker_id": "w-1"}
         assert "tasks_acquired_total" in answer.text
+        samples = {sample.name for family in found.values() for sample in family.samples}
+        told = set(re.findall(r"`(\w+_\w+)`", METRICS.partition("What attempts did")[0]))
+        assert samples == told - {"worker_id"}
         queues = {
             (s.labels["queue"], s.labels["status"]): s.value
             for s in found["holdfast_queue_tasks"].samples

@@ -98,8 +98,8 @@ def test_poison_ends_in_the_dead_letters_and_all_others_finish(url: str, tmp_pat
         fleet.judge()
         states = _states(fleet)
         assert {states[str(id)][0] for id in good} == {"done"}
-        # Who was lost beside a poison pays nothing for it at first, and then once; who was lost alone
-        # pays too, as on a machine that stood still for longer than the lease.
+        # Who was lost beside a poison pays nothing for it at first, and then once; who was lost
+        # alone pays too, as on a machine that stood still for longer than the lease.
         paid = [id for id in good if states[str(id)][1] > 1]
         print(f"{len(paid)} innocents paid")
         assert len(paid) < len(good) / 20, "innocents paid"

@@ -211,8 +211,9 @@ async def test_the_overview_follows_the_worker(bench: Bench) -> None:
     assert (one["state"], one["active_jobs"], one["max_jobs"]) == ("ready", 1, 4)
     assert one["active_job_ids"] == [str(task.id)]
     bench.app.request_worker_drain(lifecycle)
+    await until(lambda: lifecycle.state == "draining")
     overview = bench.app.worker_status_overview()
-    assert overview["draining"] is True
+    assert (overview["ready"], overview["draining"]) == (True, True)
     go.set()
     await lifecycle.wait_until_stopped()
     await working

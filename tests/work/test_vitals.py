@@ -126,3 +126,23 @@ async def test_a_worker_whose_slots_are_full_is_not_called_deaf(tmp_path):
         assert states <= {"ready", "blocked"}  # blocked: where the machine stood still
         go.set()
         await task.result(timeout=60)
+
+
+async def test_numbers_are_told_long_before_the_next_heartbeat(tmp_path, monkeypatch):
+    """Else whoever looks at the fleet sees nothing of the first half minute, and of a worker that
+    was killed never more."""
+    monkeypatch.setattr(renewal, "PULSE", 0.05)
+    monkeypatch.setattr(renewal, "_NEWS", 0.2)
+    app = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
+
+    @app.durable
+    async def work() -> None: ...
+
+    async with app, served(app):
+        await (await app.dispatch(work)).result(timeout=30)
+
+        async def counted() -> bool:
+            (worker,) = await (await app.home.client()).store.workers()
+            return worker.tasks_acquired == 1
+
+        await eventually(counted, 15)

@@ -325,10 +325,11 @@ class Holdfast(Inside, Operating):
         lifecycle.request_drain()
 
     def worker_status_overview(self) -> dict[str, Any]:
-        """`ready`: some worker of this process takes tasks; `draining`: some worker is leaving."""
+        """`ready`: some worker of this process has started and has not ended; `draining`: some
+        worker is leaving, and takes no more tasks."""
         states = [lifecycle.state for lifecycle in self._lifecycles]
         return {
-            "ready": WorkerState.READY in states,
+            "ready": WorkerState.READY in states or WorkerState.DRAINING in states,
             "draining": WorkerState.DRAINING in states
             or any(
                 one.drain_requested and one.state is not WorkerState.STOPPED

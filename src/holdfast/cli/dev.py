@@ -18,7 +18,7 @@ __all__ = ["dev"]
 @app_option
 @store_option
 @click.option("--queues", type=LABELS, help="Take only these queues.")
-@click.option("--concurrency", type=click.IntRange(1, 1000), default=8, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1, 1000), help="Slots.  [default: 10]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where the API listens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--no-api", is_flag=True, help="Only the worker.")
@@ -32,7 +32,7 @@ def dev(
     app_name: str | None,
     store: str | None,
     queues: tuple[str, ...] | None,
-    concurrency: int,
+    concurrency: int | None,
     host: str,
     port: int,
     no_api: bool,
@@ -48,7 +48,9 @@ def dev(
     place = app_name or apply(store=store).app
     if place is None:
         raise Stop(Exit.USAGE, "which functions? Give --app pkg.module:app, or set HOLDFAST_APP")
-    worker = ["worker", "--app", place, "--concurrency", str(concurrency), "--drain-timeout", "3s"]
+    worker = ["worker", "--app", place, "--drain-timeout", "3s"]
+    if concurrency:
+        worker += ["--concurrency", str(concurrency)]
     if queues:
         worker += ["--queues", ",".join(queues)]
     leashed = [sys.executable, "-m", "holdfast.cli.leash"]

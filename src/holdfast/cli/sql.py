@@ -10,7 +10,14 @@ from holdfast.cli.options import output_option, store_option
 __all__ = ["sql"]
 
 
-@click.command()
+class _Asking(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A query may begin with a comment, as those people copy do; it is no option."""
+        spaced = [f" {arg}" if arg[:2] == "--" and arg[2:3].isspace() else arg for arg in args]
+        return super().parse_args(ctx, spaced)
+
+
+@click.command(cls=_Asking)
 @click.argument("query")
 @store_option
 @output_option

@@ -189,10 +189,11 @@ class Fleet(Base):
     # ── numbers ──────────────────────────────────────────────────────────────────────────────
 
     async def stats(self, queues: Sequence[str] = ()) -> Stats:
-        loads, everyone, held, now = await asyncio.gather(
+        loads, everyone, held, recovered, now = await asyncio.gather(
             self.queues(),
             self._store.workers(),
             self._store.lease_counts(tenant=self._caller.tenant),
+            self._store.recovered_total(),
             self._store.now(),
         )
         workers = [worker for worker in everyone if self._counts(worker)]
@@ -209,7 +210,11 @@ class Fleet(Base):
                 stale=sum(worker.status == "stale" for worker in workers),
             ),
             leases=LeaseCounts(active=running - expired, expired=expired),
-            recovery=RecoveryCounts(recovered_total=sum(w.tasks_recovered for w in workers)),
+            recovery=RecoveryCounts(
+                recovered_total=recovered
+                if self._caller.tenant is None
+                else sum(w.tasks_recovered for w in workers)
+            ),
             desired_workers=dict.fromkeys(numbers, 0) | _desired(loads, live),
             by_worker=_shares(live, held),
             server_time=now,

@@ -84,4 +84,8 @@ class _Fleet(Collector):
         leases = GaugeMetricFamily("holdfast_leases", "Leases by state", labels=["state"])
         leases.add_metric(["active"], self._stats.leases.active)
         leases.add_metric(["expired"], self._stats.leases.expired)
-        yield from (workers, leases)
+        recovered = CounterMetricFamily(
+            "holdfast_tasks_recovered", "Taken back from dead workers, by whoever did it"
+        )
+        recovered.add_metric([], self._stats.recovery.recovered_total)
+        yield from (workers, leases, recovered)

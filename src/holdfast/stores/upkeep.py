@@ -44,11 +44,18 @@ class Upkeep(Working):
         )
         assert states is not None  # nothing that was lost is all done
         await self._wake(parents)
-        return [
+        taken = [
             Recovered(lease, row[3], _status(states[lease.task]), row[11])
             for lease, row in lapsed
             if lease.task in states
         ]
+        if taken:  # a crash before this costs the number, never a task
+            await self._call("add_recovered", count=len(taken))
+        return taken
+
+    async def recovered_total(self) -> int:
+        total: int = await self._value("recovered_total")
+        return total
 
     async def revoke(self, task: UUID, fence: int) -> bool:
         return bool(await self._call("revoke", id=task, fence=fence, grant=new_grant()))

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.answers import (
+    STALE_AFTER,
     DeadLetterGroup,
     Ending,
     LeaseCount,
@@ -169,7 +170,7 @@ class Views(Standings, Following):
                 group_id=row[21],
                 lease=row[22],
             )
-            for row in await self._call("workers")
+            for row in await self._call("workers", stale=STALE_AFTER.total_seconds())
         ]
 
     async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import STALE_AFTER
 from holdfast.observer import Observer
 from holdfast.store import Store
 from holdfast.tasks.durations import longer_than_nothing
@@ -16,7 +17,6 @@ from holdfast.upkeep.stuck import OnStuck, StuckTasks
 
 __all__ = ["Upkeeping", "chores"]
 
-_STALE = timedelta(seconds=90)
 _MINUTE = timedelta(minutes=1)
 _MANY = 5000
 _OVERDUE = 5.0  # seconds that something may outlive its time in a queue that nobody serves
@@ -74,7 +74,7 @@ def chores(
         return moved
 
     async def mark_stale() -> int:
-        await store.mark_stale(_STALE)
+        await store.mark_stale(STALE_AFTER)
         return 0
 
     behind: UUID | None = None  # where the walk through the open children goes on

@@ -29,6 +29,7 @@ T = TypeVar("T")
 logger = logging.getLogger("holdfast.worker")
 _AGAIN = 1.0
 PULSE = 1.0
+_NEWS = 5.0  # seconds from one beat to the next, where there is something to tell
 _FAREWELL = 5.0
 
 
@@ -60,7 +61,8 @@ class Renewal:
         self._lease, self._interval, self._beat = lease, interval, beat
         self._record, self._lost, self._cancelled = record, lost, cancelled
         self._feel, self._company, self._drain = feel, company, drain
-        self._said: object = None
+        self._said: WorkerRecord | None = None
+        self._said_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake, self._end = asyncio.Event(), asyncio.Event()  # of its own loop
         self._stopping = False
@@ -179,7 +181,7 @@ class Renewal:
 
     async def _say(self, store: Store) -> None:
         record = self._record()
-        self._said = _news(record)
+        self._said, self._said_at = record, asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._beat.total_seconds()):
                 if self._company:
@@ -195,12 +197,20 @@ class Renewal:
             self._drain()
 
     async def _pulse(self, store: Store) -> None:
-        """Another state than the one last told is told at once, and so are new functions."""
+        """Another state than the one last told is told at once, and so are new functions; other
+        numbers, after a while: who looks at the fleet should not see what was true a beat ago."""
         while True:
             self._feel()
-            if _news(self._record()) != self._said:
+            if self._has_news(self._record()):
                 await self._safely(lambda: self._say(store))
             await asyncio.sleep(PULSE)
+
+    def _has_news(self, record: WorkerRecord) -> bool:
+        said = self._said
+        if said is None or (record.status, record.types) != (said.status, said.types):
+            return True
+        is_old = asyncio.get_running_loop().time() - self._said_at >= _NEWS
+        return is_old and _numbers(record) != _numbers(said)
 
     async def _watch(self) -> None:
         """Stop what could not be renewed, before its lease can have lapsed."""
@@ -241,5 +251,5 @@ class Renewal:
             logger.info("the store answers again")
 
 
-def _news(record: WorkerRecord) -> object:
-    return record.status, record.types
+def _numbers(record: WorkerRecord) -> tuple[float, ...]:
+    return record.tasks_acquired, record.tasks_recovered, record.poll_interval

@@ -6,6 +6,17 @@ select
   id, grant_id, fence, worker, tries, max_tries, policy, alone, cancel_requested, expired, in_company, late
 from holdfast.lapsed(:batch)
 
+-- name: add_recovered
+insert into holdfast.reached as r (name, seq)
+values ('recovered', :count)
+on conflict (name) do update
+set seq = r.seq + excluded.seq
+
+-- name: recovered_total
+select coalesce(max(r.seq), 0)
+from holdfast.reached r
+where r.name = 'recovered'
+
 -- name: revoke
 -- A grant that nobody knows: whoever held it can neither renew nor settle, and recovery takes it back.
 update holdfast.lease e

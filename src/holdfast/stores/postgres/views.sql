@@ -249,12 +249,18 @@ limit :limit
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots,
   least(coalesce(h.held, 0), w.slots),     -- what is claimed ahead takes no slot yet
-  w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat < holdfast.clock() - make_interval(secs => :stale)
+    then 'stale'
+    else w.status
+  end,
+  w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
   w.tenant, w.tenants, w.group_id, w.lease
 from holdfast.worker w
 left join (
   select e.worker, count(*) as held
   from holdfast.lease e
+  where e.lease_timeout >= holdfast.clock()
   group by e.worker
 ) h on h.worker = w.id
 order by w.started_at, w.id

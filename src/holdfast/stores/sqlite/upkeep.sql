@@ -99,6 +99,17 @@ where pool = :pool
   and not exists (select 1 from blocked b where b.pool = :pool and b.key = :key)
   and not exists (select 1 from nudge n where n.pool = :pool and n.key = :key)
 
+-- name: add_recovered
+insert into reached (name, seq)
+values ('recovered', :count)
+on conflict (name) do update
+set seq = reached.seq + excluded.seq
+
+-- name: recovered_total
+select coalesce(max(r.seq), 0)
+from reached r
+where r.name = 'recovered'
+
 -- name: lapsed.leases
 with crowd as materialized (
   select l.worker, count(*) as n

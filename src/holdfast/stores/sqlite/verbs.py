@@ -123,6 +123,8 @@ VERBS: dict[str, Verb] = {
     # upkeep
     "promote": _procedure(later.promote),
     "lapsed": _procedure(upkeep.lapsed, writes=False),
+    "add_recovered": _statement("add_recovered", writes=True),
+    "recovered_total": _statement("recovered_total"),
     "revoke": _statement("lease.revoke", writes=True),
     "expire": _procedure(upkeep.expire),
     "sweep_wakes": _procedure(later.sweep_wakes),

@@ -255,12 +255,18 @@ limit :limit
 select
   w.id, w.name, w.host, w.pid, w.version, w.queues, w.tags, w.capabilities, w.types, w.priority, w.slots,
   min(coalesce(h.held, 0), w.slots),     -- what is claimed ahead takes no slot yet
-  w.status, w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat < :now - :stale * 1e6
+    then 'stale'
+    else w.status
+  end,
+  w.tasks_acquired, w.tasks_recovered, w.poll_interval, w.loop_lag, w.started_at, w.last_heartbeat,
   w.tenant, w.tenants, w.group_id, w.lease
 from worker w
 left join (
   select e.worker, count(*) as held
   from lease e
+  where e.boot = :boot and e.boot_end >= :boot_now
   group by e.worker
 ) h on h.worker = w.id
 order by w.started_at, w.id

@@ -77,7 +77,11 @@ select
   w.tenant as tenant_id,
   w.name,
   w.host as hostname,
-  w.status,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat < holdfast.clock() - interval '90 seconds'
+    then 'stale'
+    else w.status
+  end as status,
   w.capabilities,
   w.queues,
   w.tags,
@@ -133,7 +137,11 @@ create view holdfast.worker_utilization with (security_invoker = true) as
 select
   w.id,
   w.name,
-  w.status,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat < holdfast.clock() - interval '90 seconds'
+    then 'stale'
+    else w.status
+  end as status,
   w.slots as max_concurrent,
   coalesce(h.held, 0) as active,
   round(coalesce(h.held, 0) / greatest(w.slots, 1)::numeric, 3) as utilization,

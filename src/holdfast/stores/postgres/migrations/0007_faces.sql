@@ -1,7 +1,7 @@
 -- What the faces keep: keys, the audit log, answered requests, logs, bulk work, and numbers per minute.
 -- Nothing here is on the way of a task: claim, settle and enqueue neither read nor write it.
 
--- How far somebody has come who follows a sequence; nobody: nowhere yet.
+-- How far somebody has come who follows a sequence, or counts; nobody: nowhere yet.
 create table holdfast.reached (
   name text primary key,
   seq bigint not null

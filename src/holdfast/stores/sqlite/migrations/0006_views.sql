@@ -126,7 +126,11 @@ select
   w.tenant as tenant_id,
   w.name,
   w.host as hostname,
-  w.status,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat / 1e6 < unixepoch(now(), 'subsec') - 90
+    then 'stale'
+    else w.status
+  end as status,
   w.capabilities,
   w.queues,
   w.tags,
@@ -182,7 +186,11 @@ create view worker_utilization as
 select
   w.id,
   w.name,
-  w.status,
+  case
+    when w.status not in ('stale', 'stopped') and w.last_heartbeat / 1e6 < unixepoch(now(), 'subsec') - 90
+    then 'stale'
+    else w.status
+  end as status,
   w.slots as max_concurrent,
   coalesce(h.held, 0) as active,
   round(coalesce(h.held, 0) / cast(max(w.slots, 1) as real), 3) as utilization,
