@@ -243,7 +243,7 @@ async def test_a_worker_is_seen_and_drained_and_signs_off(app: Holdfast, monkeyp
     async with asking(app) as http:
         worker = await registered(http, max_concurrent=4, hostname="far")
         await http.post("/v1/tasks", json=PAY)
-        await claimed(http, worker)
+        await claimed(http, worker, want=1)
         view = (await http.get("/v1/workers/far-1")).json()
         assert (view["max_concurrent"], view["active"], view["status"]) == (4, 1, "ready")
         await http.post("/v1/workers/far-1:drain")
