@@ -310,3 +310,17 @@ async def test_a_worker_that_waits_for_work_hears_that_it_is_to_drain(http, monk
         assert (await http.post(f"/v1/workers/{worker['id']}:drain")).status_code == 200
         found = (await asyncio.wait_for(claim, 20)).json()
     assert found == {"data": [], "drain": True}
+
+
+async def test_who_settles_hears_what_became_of_the_attempt(http):
+    worker = await registered(http)
+    failed = {"outcome": "failed", "error": {"message": "no luck"}}
+    ids = [(await http.post("/v1/tasks", json=PAY)).json()["id"] for _ in range(2)]
+    first, second = [f"/v1/leases/{task['lease']}" for task in await claimed(http, worker)]
+    await http.post(f"/v1/tasks/{ids[0]}:cancel")
+    for _ in range(2):
+        assert (await http.post(f"{first}:settle", json=failed)).json() == {"ended": "cancelled"}
+    await http.post(f"{second}:settle", json={"outcome": "done"})
+    assert (await http.post(f"{second}:settle", json=failed)).json() == {"ended": "done"}
+    seen = [(await http.get(f"/v1/tasks/{id}")).json()["status"] for id in ids]
+    assert seen == ["cancelled", "done"]

@@ -30,6 +30,7 @@ from holdfast.tasks.lifecycle import (
     HandedBack,
     Outcome,
     Settlement,
+    Verdict,
     settle,
 )
 from holdfast.tasks.task import Claimed, Task
@@ -197,6 +198,15 @@ class Granting:
         if held.parent and what.verdict.final:
             client.tell([Hint("wake", str(held.parent))])
         return what
+
+    async def ended(self, held: HeldLease, what: Settlement) -> str:
+        """How the attempt stands in the history: what was asked to cancel, or has expired, is not
+        tried again, and whoever settles twice hears how it ended the first time."""
+        if what.verdict is not Verdict.DONE:
+            for attempt in await (await self._store()).attempts(held.task):
+                if attempt.fence == held.fence and attempt.ended:
+                    return attempt.ended
+        return what.verdict.value
 
     async def progress(
         self, held: HeldLease, percent: float, message: str | None, saved: bytes | None

@@ -139,8 +139,9 @@ async def report_progress(ask: Ask) -> Response:
 async def settle_lease(ask: Ask) -> Response:
     """End the attempt. Twice is harmless; 409 `lease_lost`: too late, nothing was written."""
     held = _held(ask)
-    settlement = await ask.house.granting.settle(held, await _outcome(ask, held))
-    return json(Settled(ended=settlement.verdict.value))
+    granting = ask.house.granting
+    settlement = await granting.settle(held, await _outcome(ask, held))
+    return json(Settled(ended=await granting.ended(held, settlement)))
 
 
 async def _is_gone(ask: Ask) -> bool:
