@@ -144,8 +144,9 @@ class Fleet(Base):
         began = asyncio.get_running_loop().time()
         if dry_run:
             tasks = [lease.task for lease in await self._store.leases(lapsed=True)]
+            loads = await self._store.queue_loads()
             return RecoveryRun(
-                recovered=len(tasks),
+                recovered=max(len(tasks), sum(load.expired for load in loads)),
                 dead_lettered=0,
                 task_ids=tasks,
                 took_ms=_since(began),
