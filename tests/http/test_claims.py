@@ -93,6 +93,20 @@ async def test_a_late_worker_is_told_that_its_lease_is_lost_and_changes_nothing(
     assert (await http.get(f"/v1/tasks/{id}/result")).json()["result"] == "in time"
 
 
+async def test_what_was_lost_in_company_is_to_run_alone_from_the_second_time_on(app, http):
+    store = (await app.home.client()).store
+    ids = [(await http.post("/v1/tasks", json=PAY)).json()["id"] for _ in range(2)]
+    told = []
+    for _ in range(3):
+        tasks = await claimed(http, await registered(http))
+        assert {task["task_id"] for task in tasks} == set(ids)
+        told.append({task["alone"] for task in tasks})
+        for lease in await store.leases():
+            assert await store.revoke(lease.task, lease.fence)
+        await store.recover()
+    assert told == [{False}, {False}, {True}]
+
+
 async def test_two_workers_that_chose_the_same_request_id_share_no_lease(app, http):
     request = str(uuid4())
     id = (await http.post("/v1/tasks", json=PAY)).json()["id"]

@@ -12,6 +12,7 @@ from holdfast import Holdfast
 from holdfast.answers import WorkerRecord
 from tests.app.conftest import until
 from tests.http.conftest import asking, code
+from tests.waiting import eventually
 
 PAY = {"type": "pay", "kwargs": {"order": 1}}
 LONG = timedelta(minutes=5)
@@ -82,6 +83,23 @@ async def test_what_was_recovered_is_counted_whoever_did_it(app: Holdfast):
         stats = (await http.get("/distributed/stats")).json()
         assert stats["recovery"] == {"recovered_total": 1}
         assert "holdfast_tasks_recovered_total 1.0" in (await http.get("/metrics")).text
+
+
+async def test_a_look_at_what_would_be_recovered_counts_all_of_it(app: Holdfast):
+    async with asking(app) as http:
+        batch = {"tasks": [PAY] * 501}
+        assert (await http.post("/v1/tasks/batch", json=batch)).status_code < 300
+        store = (await app.home.client()).store
+        lanes, short = list((await store.lanes()).lanes), timedelta(milliseconds=100)
+        held = 0
+        while held < 501:
+            held += len((await store.claim(worker=7, lanes=lanes, want=501, lease=short)).tasks)
+
+        async def all_of_them() -> bool:
+            dry = (await http.post("/distributed/recover-orphans?dry_run=true")).json()
+            return bool(dry["recovered"] == 501)
+
+        await eventually(all_of_them, 10)
 
 
 async def test_a_worker_is_shown_with_what_it_holds_now_not_at_its_last_heartbeat(app: Holdfast):

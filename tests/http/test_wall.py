@@ -2,6 +2,7 @@
 forgotten shows nothing."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
@@ -10,6 +11,7 @@ import asyncpg
 import pytest
 
 from holdfast import Holdfast
+from holdfast.answers import WorkerRecord
 from holdfast.desk.local import LocalDesk
 from holdfast.desk.papers import KeyWish
 from holdfast.desk.tasks import Tasks
@@ -92,3 +94,24 @@ async def test_a_filter_that_is_forgotten_shows_nothing(
     with pytest.raises(KeyError):
         await desk.task(theirs.id)
     assert (await (await owner.desk()).task(theirs.id)).tenant_id == "other"
+
+
+async def test_what_dead_workers_held_is_taken_back_behind_the_wall(
+    walled: tuple[Holdfast, Holdfast],
+) -> None:
+    owner, api = walled
+    acme, admin = await key_of(owner, "acme"), await key_of(owner, None)
+    store = (await owner.home.client()).store
+    async with asking(api) as http:
+        await http.post("/tasks", json={"type": "pay", "args": [7]}, headers=acme)
+        await store.register(WorkerRecord(id=7, name="w"))
+        lanes, long = list((await store.lanes()).lanes), timedelta(minutes=5)
+        (held,) = (await store.claim(worker=7, lanes=lanes, want=1, lease=long)).tasks
+        stats = (await http.get("/distributed/stats", headers=admin)).json()
+        assert stats["by_worker"]["w"]["active_leases"] == 1
+        await store.revoke(held.lease.task, held.lease.fence)
+        done = await http.post("/distributed/recover-orphans", headers=admin)
+        assert done.json()["recovered"] == 1, done.text
+        stats = (await http.get("/distributed/stats", headers=admin)).json()
+        assert stats["by_worker"]["w"]["active_leases"] == 0
+        assert stats["recovery"] == {"recovered_total": 1}

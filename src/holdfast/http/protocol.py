@@ -70,7 +70,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class ClaimedTask(msgspec.Struct, frozen=True, kw_only=True):
     """`payload`: `{"args": […], "kwargs": {…}}`. `fence`: only grows; for systems outside.
-    `alone`: lost before in company; run nothing else beside it. `lease`: the token."""
+    `alone`: lost in company more than once; run nothing beside it. `lease`: the token."""
 
     task_id: UUID
     type: str

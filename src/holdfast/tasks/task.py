@@ -158,7 +158,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     root: UUID | None = None  # the topmost ancestor, where there is a parent
     cancel_requested: bool = False
     expires_in: float | None = None  # seconds, by the store's clock when it was granted
-    alone: bool = False  # lost before in company: lost again, it runs as the only one
+    alone: bool = False  # lost in company before: as a suspect, it runs as the only one
     recorded: bool = False  # a durable function that has a journal
     since: int = 0  # its first fence after an end that was no loss; 0: not known
     life: int = 0  # the fence with which its last life ended; 0: this is the first; -1: not known
@@ -166,6 +166,11 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def expired(self) -> bool:
         return self.expires_in is not None and self.expires_in <= 0
+
+    def is_suspect(self, default_tries: int) -> bool:
+        """Whether it may be what kills workers: lost in company once more after that was forgiven,
+        or without another try to lose."""
+        return self.alone and (self.tries > 1 or (self.max_tries or default_tries) == 1)
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

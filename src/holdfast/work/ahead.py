@@ -61,8 +61,8 @@ class Ahead:
                 self._put_down(task)
 
     def _forgiven(self, task: Claimed) -> Claimed:
-        """As if it had never been lost, where that happened once and another try is left."""
-        if task.tries > 1 or (task.max_tries or self._default_tries) == 1:
+        """As if it had never been lost, unless it is a suspect."""
+        if task.is_suspect(self._default_tries):
             return task
         return msgspec.structs.replace(task, alone=False)
 

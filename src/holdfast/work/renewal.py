@@ -179,12 +179,13 @@ class Renewal:
             [lease.task for lease in kept], frozenset(lease.task for lease in gone)
         )
 
-    async def _say(self, store: Store) -> None:
+    async def _say(self, store: Store, *, only_numbers: bool = False) -> None:
+        """Who else is there is not asked with numbers alone: all busy workers would ask for all."""
         record = self._record()
         self._said, self._said_at = record, asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._beat.total_seconds()):
-                if self._company:
+                if self._company and not only_numbers:
                     self._company(await store.workers())
                 asked = await store.beat(record, self._holding.leases())
         except (HoldfastError, TimeoutError) as error:
@@ -201,16 +202,15 @@ class Renewal:
         numbers, after a while: who looks at the fleet should not see what was true a beat ago."""
         while True:
             self._feel()
-            if self._has_news(self._record()):
+            record, said = self._record(), self._said
+            if said is None or (record.status, record.types) != (said.status, said.types):
                 await self._safely(lambda: self._say(store))
+            elif self._is_old() and _numbers(record) != _numbers(said):
+                await self._safely(lambda: self._say(store, only_numbers=True))
             await asyncio.sleep(PULSE)
 
-    def _has_news(self, record: WorkerRecord) -> bool:
-        said = self._said
-        if said is None or (record.status, record.types) != (said.status, said.types):
-            return True
-        is_old = asyncio.get_running_loop().time() - self._said_at >= _NEWS
-        return is_old and _numbers(record) != _numbers(said)
+    def _is_old(self) -> bool:
+        return asyncio.get_running_loop().time() - self._said_at >= _NEWS
 
     async def _watch(self) -> None:
         """Stop what could not be renewed, before its lease can have lapsed."""

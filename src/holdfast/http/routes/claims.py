@@ -186,7 +186,7 @@ def _shown(ask: Ask, task: Claimed, worker: RemoteWorker, lease: timedelta) -> C
         attempt=task.tries,
         max_tries=task.max_tries,
         fence=task.lease.fence,
-        alone=task.alone,
+        alone=task.is_suspect(ask.house.app.default_tries),
         payload=msgspec.Raw(task.payload),
         lease=ask.house.tokens.give(HeldLease.of(task, worker.id, lease), ask.caller),
         lease_seconds=lease.total_seconds(),
