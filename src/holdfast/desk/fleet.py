@@ -76,7 +76,7 @@ class Fleet(Base):
         queue, workers = await asyncio.gather(self.queue(name), self._store.workers())
         ours = [worker for worker in workers if self._counts(worker)]
         theirs = [] if self._caller.tenant else [w for w in workers if w.tenant is not None]
-        is_served = any(_serves(worker, name) for worker in workers)
+        is_served = any(_serves(worker, name) for worker in ours)
         stuck = await self._stuck(name, workers) if queue.pending and is_served else []
         return _why(queue, ours, theirs, stuck)
 
