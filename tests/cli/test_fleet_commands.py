@@ -5,6 +5,8 @@ import json
 import re
 import signal
 
+import pytest
+
 from holdfast.stores.opening import open_store
 from holdfast.tasks.lane import Serving
 from tests.cli.scene import SHORT, Scene, url_of
@@ -200,6 +202,20 @@ def test_a_table_on_a_terminal(scene: Scene):
     lines = [line.rstrip() for line in re.sub(r"\x1b\[\d*m", "", seen).splitlines()]
     masked = [re.sub(r"  \d[\d.]*(?: ms|m \d+s|[ms]) +0$", "  SPAN  0", line) for line in lines]
     assert in_order("\n".join(masked)).splitlines() == DRAWN
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_output_without_such_letters_gets_them_written_out(shell: Shell, encoding: str):
+    shell.says("enqueue", "any:thing", '"→ 😀"', "--key", "→ 😀")
+    (task,) = shell.rows("select id from tasks")
+    for form in ("table", "json", "csv"):
+        args = ("tasks", "show", task["id"], "-o", form)
+        done = shell.run(*args, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+        assert (done.returncode, done.stderr) == (0, "")
+        if form == "json":
+            assert json.loads(done.stdout)["task"]["idempotency_key"] == "→ 😀"
+    drawn = shell.run("top", "--once", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
 
 
 def test_what_a_store_says_cannot_command_a_terminal(scene: Scene):

@@ -1,8 +1,5 @@
 """All commands by name. A command's module is imported when it is called."""
 
-import errno
-import io
-import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -10,6 +7,7 @@ from typing import Any
 import click
 
 from holdfast import __version__
+from holdfast.cli import output
 from holdfast.cli.exits import Exit, Stop, explained
 from holdfast.cli.groups import Near
 from holdfast.errors import HoldfastError
@@ -44,7 +42,6 @@ _COMMANDS = {
     "workers": "Who works, and how busy they are.",
 }
 _ALIASES = {"dlq": "dead-letter"}
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Group(Near):
@@ -68,8 +65,7 @@ class Group(Near):
             formatter.write_dl(sorted(_COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        if sys.stdout is None:  # closed by the caller: `>&-`
-            sys.stdout = io.StringIO()
+        output.prepare()
         try:
             found = super().invoke(ctx)
             sys.stdout.flush()  # here, where a disk that is full can be told
@@ -80,15 +76,10 @@ class Group(Near):
             click.echo("interrupted", err=True)
             sys.exit(Exit.INTERRUPTED)
         except OSError as error:
-            if error.errno not in _FULL:
+            if not output.is_full(error):
                 raise
-            _forget_output()
+            output.forget()
             raise Stop(Exit.FAILED, f"the output cannot be written: {error.strerror}") from error
-
-
-def _forget_output() -> None:
-    """Or the interpreter tries to write it once more at the end, and says so at length."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
