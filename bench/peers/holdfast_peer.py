@@ -8,9 +8,9 @@ from bench.peers import ledger
 from holdfast import Holdfast
 
 SETTINGS = (
-    "lease 5s; fenced, with history; SQLite: synchronous FULL; PostgreSQL: NOTIFY; what was lost "
-    "together runs again each in a process of its own, side by side, so that one that kills its "
-    "worker takes no other along"
+    "lease 5s; fenced, with history; SQLite: synchronous FULL; PostgreSQL: NOTIFY; what is lost "
+    "together a second time runs in processes of its own, so that one that kills its worker takes "
+    "no other along"
 )
 
 app = Holdfast(os.environ.get("BENCH_URL"))

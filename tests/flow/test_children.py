@@ -170,6 +170,20 @@ async def test_many_functions_with_children_share_one_slot(bench: Bench) -> None
     assert max(most) == 1
 
 
+async def test_gather_says_how_calls_are_given(bench: Bench) -> None:
+    @bench.app.durable(name="leaf")
+    async def leaf(i: int) -> int:
+        return i
+
+    @bench.app.durable(name="root", max_tries=1)
+    async def root() -> list[int]:
+        return await Holdfast.gather([leaf.call(1), leaf.call(2)])  # type: ignore[arg-type]
+
+    async with bench.worker():
+        with pytest.raises(TaskFailed, match=r"as gather\(f\(1\), f\(2\)\).*; got list"):
+            await (await bench.app.dispatch(root)).result(timeout=60)
+
+
 async def test_a_function_that_is_put_down_goes_on_at_another_worker(
     bench: Bench, no_linger: None
 ) -> None:

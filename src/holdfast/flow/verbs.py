@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from inspect import isawaitable
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 from holdfast.context import Asking, entered
@@ -90,6 +91,12 @@ async def gather(
         return await _flow("gather").join(
             made, at_most=at_most, return_exceptions=return_exceptions
         )
+    for call in calls:
+        if not isawaitable(call):
+            raise InvalidInput(
+                f"gather takes calls, one after the other, as gather(f(1), f(2)) or "
+                f"gather(*calls); got {type(call).__name__}"
+            )
     if at_most is not None:
         raise InvalidInput("at_most= is for calls of durable functions, such as gather(f(1), f(2))")
     return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
