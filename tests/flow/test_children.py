@@ -177,7 +177,7 @@ async def test_gather_says_how_calls_are_given(bench: Bench) -> None:
 
     @bench.app.durable(name="root", max_tries=1)
     async def root() -> list[int]:
-        return await Holdfast.gather([leaf.call(1), leaf.call(2)])  # type: ignore
+        return await Holdfast.gather([leaf.call(1), leaf.call(2)])  # type: ignore[call-overload,no-any-return]
 
     async with bench.worker():
         with pytest.raises(TaskFailed, match=r"as gather\(f\(1\), f\(2\)\).*; got list"):
