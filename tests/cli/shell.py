@@ -129,6 +129,7 @@ class Shell:
                 stderr=log,
                 text=True,
                 start_new_session=True,
+                preexec_fn=can_be_interrupted,
             )
         running = Running(process, path)
         self._stack.callback(running.gone)
@@ -151,6 +152,11 @@ class Shell:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def can_be_interrupted() -> None:
+    """Also where the tests run in the background, and inherit that they cannot."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

@@ -8,14 +8,16 @@ import select
 import subprocess
 import sys
 import termios
+import time
 
-from tests.cli.shell import WITHIN, Shell
+from tests.cli.shell import WITHIN, Shell, can_be_interrupted
 
 
 def on_a_terminal(
     shell: Shell, *args: str, keys: bytes = b"", after: bytes = b"", columns: int = 160
 ) -> tuple[int, str]:
-    """Its exit code, and all that was seen. `keys` are pressed once `after` was seen."""
+    """Its exit code, and all that was seen. `keys` are pressed when `after` was seen, and again as
+    long as nothing comes of it: a prompt that is about to read may miss a signal."""
     ours, theirs = pty.openpty()
     size = {"COLUMNS": str(columns), "LINES": "60"}
     environ = shell.environ | {"TERM": "xterm", "NO_COLOR": "1"} | size
@@ -27,17 +29,23 @@ def on_a_terminal(
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+        preexec_fn=_at_the_terminal,
     ) as process:
         os.close(theirs)
-        seen = b""
-        while part := _read(ours, process):
+        seen, pressed = b"", False
+        while part := _read(ours, process, keys if pressed else b""):
             seen += part
-            if keys and after in seen:
+            if keys and after in seen and not pressed:
                 os.write(ours, keys)
-                keys = b""
+                pressed = True
         os.close(ours)
         return process.wait(WITHIN), seen.decode()
+
+
+def _at_the_terminal() -> None:
+    """So that Ctrl-C is a signal."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    can_be_interrupted()
 
 
 def lines_of(seen: str) -> list[str]:
@@ -45,9 +53,13 @@ def lines_of(seen: str) -> list[str]:
     return [re.sub(r"\x1b\[[\d;?]*\w", "", line).rstrip() for line in seen.splitlines()]
 
 
-def _read(ours: int, process: "subprocess.Popen[bytes]") -> bytes:
-    if not select.select([ours], [], [], WITHIN)[0]:
-        process.kill()
+def _read(ours: int, process: "subprocess.Popen[bytes]", keys: bytes) -> bytes:
+    over = time.monotonic() + WITHIN
+    while not select.select([ours], [], [], 2 if keys else WITHIN)[0]:
+        if time.monotonic() > over:
+            process.kill()
+            break
+        os.write(ours, keys)
     try:
         return os.read(ours, 65536)
     except OSError:  # so does Linux say that the other end is closed

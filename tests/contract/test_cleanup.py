@@ -173,7 +173,7 @@ async def test_workers_are_forgotten_a_day_after_they_left_and_not_before(store,
     assert await store.forget_workers() == 0
     await clock.advance(11)
     assert await store.forget_workers() == 2
-    assert {w.id: w.status for w in await store.workers()} == {33: "ready", 44: "stopped"}
+    assert {w.id: w.status for w in await store.workers()} == {33: "stale", 44: "stopped"}
     await finish(store, claimed)
     assert await store.forget_workers() == 1
 

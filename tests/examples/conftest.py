@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.shell import can_be_interrupted
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -41,6 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             text=True,
             cwd=tmp_path,
             env=os.environ | environment,
+            preexec_fn=can_be_interrupted,
         )
         begun.append(process)
         return process
