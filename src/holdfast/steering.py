@@ -141,7 +141,9 @@ class Views(Protocol):
         """How many each worker holds, by its id; none left out."""
         ...
 
-    async def workers(self) -> list[WorkerRecord]: ...
+    async def workers(self, *, counted: bool = True) -> list[WorkerRecord]:
+        """Not `counted`: without what they hold, which is as much work as there are leases."""
+        ...
 
     async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
         """Attempts that were lost and taken back, newest first."""

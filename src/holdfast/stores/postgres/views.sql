@@ -260,7 +260,7 @@ from holdfast.worker w
 left join (
   select e.worker, count(*) as held
   from holdfast.lease e
-  where e.lease_timeout >= holdfast.clock()
+  where :counted and e.lease_timeout >= holdfast.clock()
   group by e.worker
 ) h on h.worker = w.id
 order by w.started_at, w.id

@@ -266,7 +266,7 @@ from worker w
 left join (
   select e.worker, count(*) as held
   from lease e
-  where e.boot = :boot and e.boot_end >= :boot_now
+  where :counted and e.boot = :boot and e.boot_end >= :boot_now
   group by e.worker
 ) h on h.worker = w.id
 order by w.started_at, w.id
