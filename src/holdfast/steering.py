@@ -89,7 +89,9 @@ class Views(Protocol):
         """Where a task stands and what holds it back. Raises `UnknownTask`."""
         ...
 
-    async def attempts(self, task: UUID) -> list[Attempt]: ...
+    async def attempts(self, task: UUID, *, fence: int | None = None) -> list[Attempt]:
+        """`fence`: only this one, however many there were."""
+        ...
 
     async def ending(self, task: UUID) -> Ending | None:
         """How a task ended, with its result or error; None while it has not."""

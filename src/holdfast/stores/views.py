@@ -47,7 +47,7 @@ class Views(Standings, Following):
         found = map(self._task, await self._call("get", ids=sorted(set(tasks))))
         return {task.id: task for task in found}
 
-    async def attempts(self, task: UUID) -> list[Attempt]:
+    async def attempts(self, task: UUID, *, fence: int | None = None) -> list[Attempt]:
         return [
             Attempt(
                 fence=fence,
@@ -61,7 +61,7 @@ class Views(Standings, Following):
             )
             for (
                 fence, worker, name, started, ended_at, ended, by, error_type, error, detail,
-            ) in await self._call("attempts", id=task)
+            ) in await self._call("attempts", id=task, fence=fence)
         ]  # fmt: skip
 
     async def ending(self, task: UUID) -> Ending | None:
