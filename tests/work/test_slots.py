@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -267,6 +268,39 @@ async def test_what_was_lost_starts_only_when_no_more_of_it_is_in_hand_than_has_
         for task in lost:
             await task.result(timeout=60)
     assert held[0] <= 4
+
+
+@pytest.mark.usefixtures("apart")
+async def test_beside_suspects_nothing_that_was_lost_is_forgiven(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be what kills, and a suspect in a process of its own would pay for it again."""
+    apart = set[UUID]()
+
+    def choose(self: Executors, function: Any, task: Claimed) -> Any:
+        if task.alone:
+            apart.add(task.lease.task)
+        return self._coroutine
+
+    monkeypatch.setattr(Executors, "choose", choose)
+    everybody = asyncio.Barrier(3)
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        await everybody.wait()
+
+    suspect = await bench.app.dispatch_many([work.call(i) for i in range(2)])
+    await lose_in_company(bench, suspect)
+    await bench.app.pause_queue("default")
+    once = await bench.app.dispatch_many([work.options(queue="other").call(i) for i in range(2)])
+    await lose_in_company(bench, once, times=1)
+    await bench.app.cancel(suspect[1])
+    await bench.app.resume_queue("default")
+    monkeypatch.setattr(solitude, "_NEW_PROCESSES", 8)
+    async with bench.worker(max_concurrency=4):
+        for task in [suspect[0], *once]:
+            await task.result(timeout=60)
+    assert apart == {suspect[0].id, *(task.id for task in once)}
 
 
 @pytest.mark.usefixtures("apart")

@@ -52,7 +52,9 @@ class Ahead:
     def __contains__(self, task: UUID) -> bool:
         return any(one.lease.task == task for one in self._everybody())
 
-    def add(self, tasks: Sequence[Claimed], since: float, *, room: int) -> None:
+    def add(
+        self, tasks: Sequence[Claimed], since: float, running: Collection[Attempt], *, room: int
+    ) -> None:
         """`room`: slots that are free. What was lost before is kept for those alone, and nothing
         starts before the rest is handed back: it pays if its worker dies, started or not."""
         self.is_wary = any(task.alone for task in tasks)
@@ -60,8 +62,10 @@ class Ahead:
         if not self.is_wary:
             self._tasks.extend((since, task) for task in tasks)
             return
+        guarded = any(task.is_suspect(self._default_tries) for task in tasks)
+        guarded = guarded or bool(self._suspects) or any(one.claimed.alone for one in running)
         for lost in tasks:
-            task = self._forgiven(lost)
+            task = self._forgiven(lost, guarded=guarded)
             if self._must_be_alone(task):
                 self.one_at_a_time = True
                 self._set_apart(task, since)
@@ -73,9 +77,13 @@ class Ahead:
                 line.append((since, task))
                 room -= 1
 
-    def _forgiven(self, task: Claimed) -> Claimed:
-        """As if it had never been lost, unless it is a suspect."""
+    def _forgiven(self, task: Claimed, *, guarded: bool) -> Claimed:
+        """As if it had never been lost, unless it is a suspect. Where suspects are `guarded` in
+        processes, it gets one too: should it kill again, they would pay once more."""
         if not task.alone or task.is_suspect(self._default_tries):
+            return task
+        function = self._function(task)
+        if guarded and function is not None and self._executors.isolates(function, task):
             return task
         return msgspec.structs.replace(task, alone=False)
 

@@ -140,7 +140,7 @@ class Slots:
                 self._put_down(task)
         else:
             room = self.count - self.occupied - len(self._ahead)
-            self._ahead.add(tasks, self._loop.time(), room=room)
+            self._ahead.add(tasks, self._loop.time(), self._running, room=room)
         self.fill()
 
     def freed(self) -> None:
