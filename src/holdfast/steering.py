@@ -89,7 +89,9 @@ class Views(Protocol):
         """Where a task stands and what holds it back. Raises `UnknownTask`."""
         ...
 
-    async def attempts(self, task: UUID) -> list[Attempt]: ...
+    async def attempts(self, task: UUID, *, fence: int | None = None) -> list[Attempt]:
+        """`fence`: only this one, however many there were."""
+        ...
 
     async def ending(self, task: UUID) -> Ending | None:
         """How a task ended, with its result or error; None while it has not."""
@@ -141,7 +143,9 @@ class Views(Protocol):
         """How many each worker holds, by its id; none left out."""
         ...
 
-    async def workers(self) -> list[WorkerRecord]: ...
+    async def workers(self, *, counted: bool = True) -> list[WorkerRecord]:
+        """Not `counted`: without what they hold, which is as much work as there are leases."""
+        ...
 
     async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:
         """Attempts that were lost and taken back, newest first."""

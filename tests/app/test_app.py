@@ -121,6 +121,8 @@ async def test_what_has_not_begun_is_changed(serving):
             await app.edit(task)
         with pytest.raises(InvalidInput, match="delay"):
             await app.edit(task, priority=1, delay="soon")
+        with pytest.raises(InvalidInput, match="tags must be a list"):
+            await app.edit(task, tags=None)
         assert (await task.state()).priority == 7
         assert await app.edit(str(task.id), delay=0, expires=None)
         assert await task.result(timeout=60) == 2

@@ -60,6 +60,8 @@ async def test_attempts_are_read_back_in_order_with_all_that_is_known_of_them(st
     assert attempts[0].failure == BOOM
     assert [a.failure for a in attempts[1:4]] == [None] * 3
     assert (attempts[5].ended_at, attempts[5].failure) == (None, None)
+    for attempt in attempts:
+        assert await store.attempts(id, fence=attempt.fence) == [attempt]
 
 
 @pytest.mark.parametrize("end", [DONE, FAILED, CANCELLED], ids=lambda s: s.verdict.value)
@@ -70,6 +72,7 @@ async def test_the_last_attempt_is_the_one_that_ended_the_task(store, end):
     first, last = await store.attempts(id)
     assert (first.ended, last.ended, last.by) == ("retry", end.verdict.value, "holder")
     assert last.failure == end.failure
+    assert await store.attempts(id, fence=2) == [last]
 
 
 async def test_a_task_that_never_started_has_no_attempts(store):

@@ -182,6 +182,7 @@ async def test_a_worker_is_listed_with_the_leases_that_it_holds_now(store, clock
         await put_one(store)
         await claim_one(store, lease=seconds(length))
     assert [worker.active for worker in await store.workers()] == [3]
+    assert [worker.active for worker in await store.workers(counted=False)] == [0]
     await clock.advance(50)
     assert [worker.active for worker in await store.workers()] == [2]
 

@@ -106,13 +106,13 @@ async def test_a_worker_is_shown_with_what_it_holds_now_not_at_its_last_heartbea
     async with asking(app) as http:
         ids = [(await http.post("/v1/tasks", json=PAY)).json()["id"] for _ in range(3)]
         store = (await app.home.client()).store
-        await store.register(WorkerRecord(id=7, name="w-7", slots=2))
+        await store.register(WorkerRecord(id=7, name="w-7", slots=2, lease=600.0))
         lanes = list((await store.lanes()).lanes)
         await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)
         await store.claim(worker=8, lanes=lanes, want=1, lease=LONG)
         one = (await http.get("/worker/stats?worker_id=w-7")).json()
         assert (one["active_jobs"], one["utilization"]) == (1, 0.5)
-        assert one["active_job_ids"] == ids[:1]
+        assert (one["active_job_ids"], one["lease_duration_seconds"]) == (ids[:1], 600)
         assert (await http.get("/v1/workers/w-7")).json()["active"] == 1
         await store.claim(worker=7, lanes=lanes, want=1, lease=LONG)
         stats = (await http.get("/distributed/stats")).json()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -240,6 +241,121 @@ async def test_nothing_is_taken_ahead_beside_what_was_lost(bench: Bench, times: 
         release.set()
         for task in lost:
             await task.result(timeout=60)
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("times", [1, 2])
+async def test_what_was_lost_starts_only_when_no_more_of_it_is_in_hand_than_has_slots(
+    bench: Bench, times: int
+) -> None:
+    """A worker in full swing takes many ahead; what kills it may do so with its first line."""
+    held: list[int] = []
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        held.append(bench.leases())
+
+    @bench.app.durable(queue="quick")
+    async def quick() -> None: ...
+
+    lost = await bench.app.dispatch_many([work.call(i) for i in range(40)])
+    await lose_in_company(bench, lost, times=times)
+    await bench.app.pause_queue("default")
+    async with bench.worker(max_concurrency=4):
+        for task in await bench.app.dispatch_many([quick.call() for _ in range(200)]):
+            await task.result(timeout=60)
+        await bench.app.resume_queue("default")
+        for task in lost:
+            await task.result(timeout=60)
+    assert held[0] <= 4
+
+
+@pytest.mark.usefixtures("apart")
+async def test_beside_suspects_nothing_that_was_lost_is_forgiven(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be what kills, and a suspect in a process of its own would pay for it again."""
+    apart = set[UUID]()
+
+    def choose(self: Executors, function: Any, task: Claimed) -> Any:
+        if task.alone:
+            apart.add(task.lease.task)
+        return self._coroutine
+
+    monkeypatch.setattr(Executors, "choose", choose)
+    everybody = asyncio.Barrier(3)
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        await everybody.wait()
+
+    suspect = await bench.app.dispatch_many([work.call(i) for i in range(2)])
+    await lose_in_company(bench, suspect)
+    await bench.app.pause_queue("default")
+    once = await bench.app.dispatch_many([work.options(queue="other").call(i) for i in range(2)])
+    await lose_in_company(bench, once, times=1)
+    await bench.app.cancel(suspect[1])
+    await bench.app.resume_queue("default")
+    monkeypatch.setattr(solitude, "_NEW_PROCESSES", 8)
+    async with bench.worker(max_concurrency=4):
+        for task in [suspect[0], *once]:
+            await task.result(timeout=60)
+    assert apart == {suspect[0].id, *(task.id for task in once)}
+
+
+@pytest.mark.usefixtures("apart")
+async def test_a_suspect_that_finds_no_slot_is_left_to_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 1.0)
+    release, inside = asyncio.Event(), set[int]()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        inside.add(i)
+        await release.wait()
+
+    @bench.app.durable(queue="quick")
+    async def quick() -> None: ...
+
+    suspects = await bench.app.dispatch_many([work.call(i) for i in range(3)])
+    await lose_in_company(bench, suspects)
+    await bench.app.pause_queue("default")
+    await bench.app.dispatch_many([work.call(i) for i in range(100, 103)])
+    async with bench.worker(max_concurrency=3):
+        for task in await bench.app.dispatch_many([quick.call() for _ in range(200)]):
+            await task.result(timeout=60)
+        await bench.app.resume_queue("default")
+        await until(lambda: len(inside) == 3)
+        assert sum(i < 100 for i in inside) == 2, "no process for the third, and then no slot"
+        await until(lambda: bench.leases() == 3, within=20)
+        release.set()
+        for task in suspects:
+            await task.result(timeout=60)
+
+
+@pytest.mark.usefixtures("apart")
+async def test_a_suspect_that_waits_for_a_process_can_be_cancelled(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "_WHILE", 600.0)
+    release, inside = asyncio.Event(), set[int]()
+
+    @bench.app.durable
+    async def work(i: int) -> None:
+        inside.add(i)
+        await release.wait()
+
+    suspects = await bench.app.dispatch_many([work.call(i) for i in range(3)])
+    await lose_in_company(bench, suspects)
+    async with bench.worker(max_concurrency=3):
+        await until(lambda: len(inside) == 2 and bench.leases() == 3)
+        (waits,) = (task for i, task in enumerate(suspects) if i not in inside)
+        await waits.cancel()
+        await until(lambda: bench.leases() == 2, within=20)
+        assert (await waits.state()).status == "cancelled"
+        release.set()
+    assert len(inside) == 2
 
 
 @pytest.mark.usefixtures("apart")

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast, Observer
+from holdfast.stores.views import Views
 from holdfast.work import renewal, vitals
 from tests.waiting import eventually
 
@@ -146,3 +147,24 @@ async def test_numbers_are_told_long_before_the_next_heartbeat(tmp_path, monkeyp
             return worker.tasks_acquired == 1
 
         await eventually(counted, 15)
+
+
+async def test_who_else_is_there_is_asked_without_counting_all_leases(tmp_path, monkeypatch):
+    """Each worker asks with each heartbeat: a thousand of them would count theirs all day."""
+    monkeypatch.setattr(renewal, "PULSE", 0.05)
+    asked: list[bool] = []
+    workers = Views.workers
+
+    async def spied(self: Views, *, counted: bool = True) -> Any:
+        asked.append(counted)
+        return await workers(self, counted=counted)
+
+    monkeypatch.setattr(Views, "workers", spied)
+    app = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
+
+    async def was_asked() -> bool:
+        return bool(asked)
+
+    async with app, served(app):
+        await eventually(was_asked, 15)
+    assert not any(asked)

@@ -16,7 +16,7 @@ __all__ = ["Executors"]
 class Executors:
     """Keeps `holdfast.executor.Executors`.
 
-    `spawn_suspects`: a task that was lost together with others runs in a process of its own. That
+    `spawn_suspects`: a task that is a suspect (`work/ahead.py`) runs in a process of its own. That
     is right where a process that imports the app has all that its functions need; not for durable
     functions, which the worker records: those run in it, as the only ones.
     """

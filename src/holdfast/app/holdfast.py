@@ -275,7 +275,7 @@ class Holdfast(Inside, Operating):
     ) -> None:
         """Work, until asked to drain (`request_worker_drain`) or cancelled.
 
-        `spawn_suspects`: tasks that were lost together with a dead worker run in processes of
+        `spawn_suspects`: tasks that were lost together with a dead worker twice run in processes of
         their own from then on, side by side; else one after the other in an emptied worker. For
         programs whose functions need nothing but what importing them brings (`holdfast worker`
         sets it).

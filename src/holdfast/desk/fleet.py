@@ -223,7 +223,7 @@ class Fleet(Base):
     async def events(self, after: int = 0, limit: int = 500) -> EventPage:
         page = await self._store.events(after, limit, tenant=self._caller.tenant)
         events = list(page)
-        names = {w.id: w.name for w in await self._store.workers()} if events else {}
+        names = {w.id: w.name for w in await self._store.workers(counted=False)} if events else {}
         data = [event_view(event, names) for event in events]
         return EventPage(data=data, last=page.last)
 

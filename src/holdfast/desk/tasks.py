@@ -154,7 +154,7 @@ class Tasks(Office, Bulk):
     async def task_events(self, id: UUID, after: int = 0, limit: int = 500) -> EventPage:
         await self._own(id)
         page = await self._store.task_events(id, after, limit)
-        names = {w.id: w.name for w in await self._store.workers()} if page else {}
+        names = {w.id: w.name for w in await self._store.workers(counted=False)} if page else {}
         return EventPage(data=[event_view(event, names) for event in page], last=page.last)
 
     async def newest_event(self) -> int:

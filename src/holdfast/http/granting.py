@@ -203,8 +203,8 @@ class Granting:
         """How the attempt stands in the history: what was asked to cancel, or has expired, is not
         tried again, and whoever settles twice hears how it ended the first time."""
         if what.verdict is not Verdict.DONE:
-            for attempt in await (await self._store()).attempts(held.task):
-                if attempt.fence == held.fence and attempt.ended:
+            for attempt in await (await self._store()).attempts(held.task, fence=held.fence):
+                if attempt.ended:
                     return attempt.ended
         return what.verdict.value
 

@@ -46,7 +46,7 @@ class Pulse:
     async def _look(self) -> bool:
         try:
             async with asyncio.timeout(_PATIENCE):
-                workers = await (await self._client()).store.workers()
+                workers = await (await self._client()).store.workers(counted=False)
             self._fleet = Counter(w.status for w in workers if w.tenant is None)
             found = self.started = True
         except (HoldfastError, TimeoutError, OSError):

@@ -47,7 +47,7 @@ class Views(Standings, Following):
         found = map(self._task, await self._call("get", ids=sorted(set(tasks))))
         return {task.id: task for task in found}
 
-    async def attempts(self, task: UUID) -> list[Attempt]:
+    async def attempts(self, task: UUID, *, fence: int | None = None) -> list[Attempt]:
         return [
             Attempt(
                 fence=fence,
@@ -61,7 +61,7 @@ class Views(Standings, Following):
             )
             for (
                 fence, worker, name, started, ended_at, ended, by, error_type, error, detail,
-            ) in await self._call("attempts", id=task)
+            ) in await self._call("attempts", id=task, fence=fence)
         ]  # fmt: skip
 
     async def ending(self, task: UUID) -> Ending | None:
@@ -143,7 +143,7 @@ class Views(Standings, Following):
         rows = await self._call("lease_counts", tenant=tenant)
         return {row[0]: LeaseCount(held=row[1], lapsed=row[2]) for row in rows}
 
-    async def workers(self) -> list[WorkerRecord]:
+    async def workers(self, *, counted: bool = True) -> list[WorkerRecord]:
         return [
             WorkerRecord(
                 id=row[0],
@@ -170,7 +170,9 @@ class Views(Standings, Following):
                 group_id=row[21],
                 lease=row[22],
             )
-            for row in await self._call("workers", stale=STALE_AFTER.total_seconds())
+            for row in await self._call(
+                "workers", stale=STALE_AFTER.total_seconds(), counted=counted
+            )
         ]
 
     async def recoveries(self, *, before: int | None = None, limit: int = 50) -> list[Recovery]:

@@ -119,7 +119,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 class Lost(msgspec.Struct, frozen=True):
     """Nobody renewed the lease. In company: other tasks of the same worker were lost too, so this
-    one is not blamed yet; it gets its attempt back, once, and runs alone from then on."""
+    one is not blamed yet; it gets its attempt back, once. Lost again, it pays, and runs alone."""
 
     in_company: bool
 

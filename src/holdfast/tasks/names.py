@@ -53,6 +53,8 @@ def check_labels(what: str, labels: Iterable[str]) -> tuple[str, ...]:
     """Tags or requirements: sorted, each once, so that equal sets are equal."""
     if isinstance(labels, str):
         raise InvalidInput(f"{what}s must be a list of names, not the string {labels!r}")
+    if not isinstance(labels, Iterable):
+        raise InvalidInput(f"{what}s must be a list of names, got {labels!r:.80}")
     found = tuple(sorted({check_name(what, label) for label in labels}))
     if len(found) > 16:
         raise InvalidInput(f"at most 16 {what}s are allowed, got {len(found)}")

@@ -168,8 +168,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.expires_in is not None and self.expires_in <= 0
 
     def is_suspect(self, default_tries: int) -> bool:
-        """Whether it may be what kills workers: lost in company once more after that was forgiven,
-        or without another try to lose."""
+        """Whether it may be what kills workers: lost in company once more after that was forgiven
+        (or failed: tries do not say which), or without another try to lose."""
         return self.alone and (self.tries > 1 or (self.max_tries or default_tries) == 1)
 
 

@@ -186,7 +186,7 @@ class Renewal:
         try:
             async with asyncio.timeout(self._beat.total_seconds()):
                 if self._company and not only_numbers:
-                    self._company(await store.workers())
+                    self._company(await store.workers(counted=False))
                 asked = await store.beat(record, self._holding.leases())
         except (HoldfastError, TimeoutError) as error:
             self._complain("say that the worker lives", error=error)

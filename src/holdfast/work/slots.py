@@ -86,10 +86,12 @@ class Slots:
             executors=executors,
             default_tries=default_tries,
             put_down=self._put_down,
+            holds=holding.holds,
         )
 
     def __contains__(self, task: UUID) -> bool:
-        return task in self.running
+        """Whether it runs here, or is about to."""
+        return task in self.running or task in self._ahead
 
     @property
     def running(self) -> list[UUID]:
@@ -137,7 +139,8 @@ class Slots:
             for task in tasks:
                 self._put_down(task)
         else:
-            self._ahead.add(tasks, self._loop.time(), most_suspects=self.count)
+            room = self.count - self.occupied - len(self._ahead)
+            self._ahead.add(tasks, self._loop.time(), self._running, room=room)
         self.fill()
 
     def freed(self) -> None:
@@ -148,7 +151,7 @@ class Slots:
     def hand_back_stale(self) -> None:
         """What was taken ahead and did not start: others may be free."""
         before = self._loop.time() - _STALE_AHEAD
-        if stale := self._ahead.stale(before):
+        if stale := self._ahead.stale(before, is_full=self.occupied >= self.count):
             # They take longer than was thought: else the same ones came and went for ever.
             self._average = max(2 * self._average, _STALE_AHEAD)
         for task in stale:
@@ -364,6 +367,8 @@ class Slots:
         self._hungry()
 
     def cancel(self, tasks: frozenset[UUID]) -> None:
+        for claimed in self._ahead.withdraw(tasks):
+            self._settling.add(Ended(claimed, Settlement(verdict=Verdict.CANCELLED), 0.0))
         for attempt in self._running.copy():
             if attempt.claimed.lease.task in tasks and not attempt.context.cancel_requested:
                 attempt.context.cancel_requested = True

@@ -1,4 +1,4 @@
-"""Tasks that were lost in company run alone: whatever is lost together with them would pay.
+"""Suspects (`work/ahead.py`) run alone: whatever is lost together with them would pay.
 
 Alone for a while, not for ever: one that hangs, or runs for hours, must not take a whole worker
 with it (its parent, whose timeout would end it, may have to run here too). In processes of their
@@ -70,6 +70,9 @@ class Solitude:
         """It starts in a process of its own."""
         self._spawned.add(attempt)
         self._loop.call_later(_WHILE, self._settle_in, attempt)
+
+    def is_long_since(self, moment: float) -> bool:
+        return self._loop.time() - moment > _WHILE
 
     def left(self, attempt: Attempt) -> None:
         """It has ended."""

@@ -95,7 +95,7 @@ async def _stats(ask: Ask, view: WorkerView) -> WorkerStats:
         max_jobs=view.max_concurrent,
         utilization=view.utilization,
         active_job_ids=[str(lease.task_id) for lease in held],
-        lease_duration_seconds=None,
+        lease_duration_seconds=view.lease_seconds or None,
         heartbeat_interval_seconds=None,
         tasks_acquired_total=view.tasks_acquired,
         tasks_recovered_total=view.tasks_recovered,

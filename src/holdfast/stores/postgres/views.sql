@@ -18,7 +18,7 @@ select
 from (
   select a.fence, a.worker, a.started_at, a.ended_at, a.ended, a.ended_by, a.error_type, a.error, a.detail, a.seq
   from holdfast.attempt a
-  where a.id = :id
+  where a.id = :id and a.fence between coalesce(:fence::int, 0) and coalesce(:fence::int, 2147483647)
   union all
   select o.fence, o.worker, o.started_at, o.finished_at, o.state, o.ended_by, o.error_type, o.error, o.detail, o.seq
   from holdfast.outcome o
@@ -29,6 +29,7 @@ from (
   where e.id = :id
 ) x
 left join holdfast.worker k on k.id = x.worker
+where :fence::int is null or x.fence = :fence
 order by x.fence, x.seq nulls last
 
 -- name: list_tasks
@@ -260,7 +261,7 @@ from holdfast.worker w
 left join (
   select e.worker, count(*) as held
   from holdfast.lease e
-  where e.lease_timeout >= holdfast.clock()
+  where :counted and e.lease_timeout >= holdfast.clock()
   group by e.worker
 ) h on h.worker = w.id
 order by w.started_at, w.id

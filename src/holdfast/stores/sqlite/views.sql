@@ -17,7 +17,7 @@ select
 from (
   select a.fence, a.worker, a.started_at, a.ended_at, a.ended, a.ended_by, a.error_type, a.error, a.detail, a.seq
   from attempt a
-  where a.id = :id
+  where a.id = :id and a.fence between coalesce(:fence, 0) and coalesce(:fence, 2147483647)
   union all
   select o.fence, o.worker, o.started_at, o.finished_at, o.state, o.ended_by, o.error_type, o.error, o.detail, o.seq
   from outcome o
@@ -28,6 +28,7 @@ from (
   where e.id = :id
 ) x
 left join worker k on k.id = x.worker
+where :fence is null or x.fence = :fence
 order by x.fence, x.seq nulls last
 
 -- name: list.tasks
@@ -266,7 +267,7 @@ from worker w
 left join (
   select e.worker, count(*) as held
   from lease e
-  where e.boot = :boot and e.boot_end >= :boot_now
+  where :counted and e.boot = :boot and e.boot_end >= :boot_now
   group by e.worker
 ) h on h.worker = w.id
 order by w.started_at, w.id
