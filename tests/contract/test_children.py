@@ -139,6 +139,20 @@ async def test_a_run_that_begins_anew_has_other_arguments_and_no_journal(store):
         await store.payload(new_grant())
 
 
+async def test_a_run_that_begins_anew_has_all_its_tries(store, clock):
+    """Else a function without an end would come to its end after so many crashes, years apart."""
+    mine = (await parent_of(store)).lease.task
+    await parent_of(store)
+    for _ in range(2):  # lost in company: given back, then paid for
+        await clock.advance(65)
+        assert len(await store.recover()) == 2
+        held = {claimed.lease.task: claimed for claimed in await claim(store)}
+    assert (held[mine].tries, held[mine].alone) == (2, True)
+    await store.settle([(held[mine].lease, anew(b"[2]"))])
+    (again,) = await claim(store)
+    assert (again.lease.task, again.tries, again.alone) == (mine, 1, False)
+
+
 async def test_a_run_that_was_cancelled_does_not_begin_anew(store):
     lease = (await parent_of(store)).lease
     await store.record(lease, [ASK])

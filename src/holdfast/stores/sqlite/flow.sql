@@ -51,6 +51,11 @@ where id = :id
 delete from step
 where id = :id
 
+-- name: restart.tries
+update later
+set tries = 0, alone = false
+where id = :id
+
 -- name: payload
 select t.payload
 from task t

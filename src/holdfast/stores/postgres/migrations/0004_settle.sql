@@ -601,8 +601,8 @@ begin
 end $$;
 
 
--- A function that goes on as a new one: other arguments, and an empty journal; its signals stay. In one with
--- the settle that ends its last run: nobody ever finds the one without the other.
+-- A function that goes on as a new one: other arguments, an empty journal, and all its tries; its signals stay.
+-- In one with the settle that ends its last run: nobody ever finds the one without the other.
 
 create function holdfast.restart(
   p_id uuid,
@@ -634,5 +634,6 @@ begin
   if states = array['snoozed'] then        -- else its time was over, or somebody has cancelled it
     update holdfast.task t set payload = p_payload where t.id = p_id;
     delete from holdfast.step s where s.id = p_id;
+    update holdfast.later l set tries = 0, alone = false where l.id = p_id;
   end if;
 end $$;

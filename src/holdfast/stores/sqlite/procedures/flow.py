@@ -193,8 +193,8 @@ def news(s: Session, *, id: UUID, children: list[UUID]) -> list[tuple[Any, ...]]
 
 
 def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes, default_tries: int) -> Answer:
-    """A function that goes on as a new one: other arguments, and an empty journal. In one with the
-    settle that ends its last run: nobody ever finds the one without the other."""
+    """A function that goes on as a new one: other arguments, an empty journal, and all its tries.
+    In one with the settle that ends its last run: nobody ever finds the one without the other."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("alones", "wakes", "reasons", "error_types", "errors", "details", "seen_ids", "seen")
     )
@@ -214,6 +214,7 @@ def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes, default_tries:
     if answer[0][2] == ["snoozed"]:  # else its time was over, or somebody has cancelled it
         s.run("restart.task", id=id, payload=payload)
         s.run("restart.steps", id=id)
+        s.run("restart.tries", id=id)
     return answer
 
 
