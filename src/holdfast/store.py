@@ -224,6 +224,10 @@ class Upkeep(Protocol):
         """The net under `wake_up`."""
         ...
 
+    async def heard(self, worker: int) -> None:
+        """It lives: it did something that only it can do, such as a renewal."""
+        ...
+
     async def mark_stale(self, after: timedelta) -> int:
         """Label workers that were not heard of."""
         ...

@@ -315,6 +315,19 @@ async def test_a_stale_worker_that_beats_again_is_ready(store, clock):
     assert [w.status for w in await store.workers()] == ["ready"]
 
 
+async def test_a_stale_worker_that_is_heard_of_is_ready_and_one_that_left_is_not(store, clock):
+    await store.register(ME)
+    await store.register(WorkerRecord(id=33, name="c"))
+    await store.sign_off(33)
+    await clock.advance(91)
+    await store.mark_stale(seconds(90))
+    for worker in (WORKER, 33, 12345):
+        await store.heard(worker)
+    assert {w.id: w.status for w in await store.workers()} == {WORKER: "ready", 33: "stopped"}
+    await clock.advance(89)
+    assert await store.mark_stale(seconds(90)) == 0
+
+
 async def test_stale_is_a_label_and_takes_no_lease(store, clock):
     await store.register(ME)
     await put_one(store)

@@ -93,6 +93,21 @@ async def test_a_late_worker_is_told_that_its_lease_is_lost_and_changes_nothing(
     assert (await http.get(f"/v1/tasks/{id}/result")).json()["result"] == "in time"
 
 
+async def test_a_worker_that_only_renews_is_heard_of(app: Holdfast, monkeypatch):
+    monkeypatch.setattr("holdfast.http.granting._BEAT", 0)
+    async with asking(app) as http:
+        worker = await registered(http, max_concurrent=1)
+        await http.post("/v1/tasks", json=PAY)
+        (task,) = await claimed(http, worker, want=1)
+
+        async def beat() -> str:
+            return str((await http.get("/v1/workers/far-1")).json()["last_heartbeat"])
+
+        before = await beat()
+        assert (await http.post(f"/v1/leases/{task['lease']}:renew", json={})).status_code == 200
+        assert await beat() > before
+
+
 async def test_what_was_lost_in_company_is_to_run_alone_from_the_second_time_on(app, http):
     store = (await app.home.client()).store
     ids = [(await http.post("/v1/tasks", json=PAY)).json()["id"] for _ in range(2)]

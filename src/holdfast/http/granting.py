@@ -53,11 +53,13 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class _Known(msgspec.Struct):
-    """A worker, as of its last beat. `acquired`: tasks that it got here since."""
+    """A worker, as of its last beat. `acquired`: tasks that it got here since; `heard`: when it was
+    last heard of by another way."""
 
     at: int
     drain: bool
     acquired: int = 0
+    heard: int = 0
 
 
 class Granting:
@@ -182,9 +184,11 @@ class Granting:
     async def renew(self, held: HeldLease, seconds: float | None) -> bool:
         """Whether its task was asked to cancel. Raises `LeaseLost`."""
         lease = timedelta(seconds=held.seconds if seconds is None else seconds)
-        answer = await (await self._store()).renew([held.lease], lease)
+        store = await self._store()
+        answer = await store.renew([held.lease], lease)
         if held.task in answer.lost:
             raise LeaseLost("renewal", held.task)
+        await self._heard(store, held.worker)
         return held.task in answer.cancel
 
     async def settle(self, held: HeldLease, outcome: Outcome) -> Settlement:
@@ -254,6 +258,14 @@ class Granting:
             raise
         known.drain = answer.drain
         return known.drain
+
+    async def _heard(self, store: Store, worker: int) -> None:
+        """All whose slots are taken only renew: they live."""
+        now, known = self._app.home.clock.boot(), self._known.get(worker)
+        if known is None or now - max(known.at, known.heard) >= _BEAT:
+            await store.heard(worker)
+            if known:
+                known.heard = now
 
     def _count(self, worker: RemoteWorker, tasks: int) -> None:
         if known := self._known.get(worker.id):

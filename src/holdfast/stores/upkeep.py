@@ -70,6 +70,9 @@ class Upkeep(Working):
         moved: int = await self._value("sweep_wakes", batch=batch)
         return moved
 
+    async def heard(self, worker: int) -> None:
+        await self._call("heard", id=worker)
+
     async def mark_stale(self, after: timedelta) -> int:
         marked: int = await self._value("mark_stale", after=after.total_seconds())
         return marked

@@ -31,6 +31,13 @@ from holdfast.expire(:batch)
 -- name: sweep_wakes
 select holdfast.sweep_wakes(:batch)
 
+-- name: heard
+update holdfast.worker w
+set
+  last_heartbeat = holdfast.clock(),
+  status = case when w.status = 'stale' then 'ready' else w.status end
+where w.id = :id and w.status <> 'stopped'
+
 -- name: mark_stale
 with marked as (
   update holdfast.worker w

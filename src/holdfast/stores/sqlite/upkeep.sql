@@ -170,6 +170,13 @@ update expiry
 set expires_at = :now + 10000000
 where id = :id
 
+-- name: heard
+update worker
+set
+  last_heartbeat = :now,
+  status = case when status = 'stale' then 'ready' else status end
+where id = :id and status <> 'stopped'
+
 -- name: worker.mark_stale
 update worker
 set status = 'stale'

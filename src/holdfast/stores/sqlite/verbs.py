@@ -128,6 +128,7 @@ VERBS: dict[str, Verb] = {
     "revoke": _statement("lease.revoke", writes=True),
     "expire": _procedure(upkeep.expire),
     "sweep_wakes": _procedure(later.sweep_wakes),
+    "heard": _statement("heard", writes=True),
     "mark_stale": _procedure(upkeep.mark_stale),
     "forget_workers": _procedure(upkeep.forget_workers),
     "take_turn": _procedure(upkeep.take_turn),
