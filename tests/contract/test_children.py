@@ -1,11 +1,13 @@
 """Children of durable functions: accepted under their parent's lease, cancelled with it."""
 
+from uuid import UUID
+
 import pytest
 
 from holdfast.answers import Step
 from holdfast.errors import InvalidInput, KeyConflict, LeaseLost
 from holdfast.ids import new_grant
-from holdfast.tasks.task import Lease, TaskStatus
+from holdfast.tasks.task import Claimed, Lease, TaskStatus
 from tests.contract.acts import (
     DONE,
     WORKER,
@@ -143,6 +145,7 @@ async def test_a_run_that_begins_anew_has_all_its_tries(store, clock):
     """Else a function without an end would come to its end after so many crashes, years apart."""
     mine = (await parent_of(store)).lease.task
     await parent_of(store)
+    held: dict[UUID, Claimed] = {}
     for _ in range(2):  # lost in company: given back, then paid for
         await clock.advance(65)
         assert len(await store.recover()) == 2
