@@ -29,14 +29,6 @@ def _live_in_memory(place: Path = Path("/dev/shm"), room: int = 4 << 30) -> None
 
 
 _live_in_memory()
-_SLOW = ("storm", "cli", "flow", "executors", "examples", "testing", "app", "work")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files first: begun last, one of them would keep one process busy and the others idle."""
-    ranks = {folder: rank for rank, folder in enumerate(_SLOW)}
-    root = Path(__file__).parent
-    items.sort(key=lambda item: ranks.get(item.path.relative_to(root).parts[0], len(_SLOW)))
 
 
 def need(find: Callable[[], T]) -> T:
