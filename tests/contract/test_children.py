@@ -17,6 +17,7 @@ from tests.contract.acts import (
     draft,
     finish,
     put_one,
+    retry,
     status_of,
     waiting,
 )
@@ -154,6 +155,17 @@ async def test_a_run_that_begins_anew_has_all_its_tries(store, clock):
     await store.settle([(held[mine].lease, anew(b"[2]"))])
     (again,) = await claim(store)
     assert (again.lease.task, again.tries, again.alone) == (mine, 1, False)
+
+
+async def test_to_begin_anew_asked_again_later_changes_nothing_of_the_new_run(store, dump):
+    lease = (await parent_of(store)).lease
+    await store.settle([(lease, anew(b"[2]"))])
+    (again,) = await claim(store)
+    await store.record(again.lease, [ASK])
+    await store.settle([(again.lease, retry(60))])
+    before = await dump()
+    assert await store.settle([(lease, anew(b"[2]"))]) == frozenset()
+    assert await dump() == before
 
 
 async def test_a_run_that_was_cancelled_does_not_begin_anew(store):

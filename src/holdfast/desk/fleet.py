@@ -232,7 +232,7 @@ def _why(
     queue: QueueView,
     ours: Sequence[WorkerRecord],
     theirs: Sequence[WorkerRecord],
-    stuck: "Sequence[WhyView]",
+    stuck: Sequence[WhyView],
 ) -> "list[WhyView]":
     found = []
     serving = [worker for worker in ours if _serves(worker, queue.queue)]
