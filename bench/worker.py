@@ -24,7 +24,7 @@ from bench import floor_postgres, floor_sqlite
 from bench.functions import hold, noop, stamp
 from bench.measure import Ratio, line, report
 from bench.served import Account
-from holdfast import Holdfast
+from holdfast import Holdfast, TaskHandle
 from holdfast.function import Call
 
 TASKS = 100_000
@@ -65,9 +65,12 @@ async def producer(url: str) -> AsyncIterator[Holdfast]:
         yield app
 
 
-async def fill(app: Holdfast, calls: list[Call[None]]) -> None:
+async def fill(app: Holdfast, calls: list[Call[None]]) -> TaskHandle[None]:
+    """Answers the last of them."""
+    made: list[TaskHandle[None]] = []
     for start in range(0, len(calls), 20_000):
-        await app.dispatch_many(calls[start : start + 20_000])
+        made = await app.dispatch_many(calls[start : start + 20_000])
+    return made[-1]
 
 
 async def drained(
@@ -76,14 +79,16 @@ async def drained(
     """No-op tasks through worker processes: all of them, or as many as go in so many seconds."""
     url = await fresh()
     async with producer(url) as app:
-        await fill(app, [noop.options(queue="bench").call()] * tasks)
+        last = await fill(app, [noop.options(queue="bench").call()] * tasks)
         if url.startswith("postgres"):
             await _execute(url, "vacuum analyze holdfast.ready", "checkpoint")
         workers = [await asyncio.to_thread(Process, url, SLOTS) for _ in range(processes)]
         if seconds:
             await asyncio.sleep(seconds)
+        while not seconds and (await last.state()).finished_at is None:  # cheap to ask
+            await asyncio.sleep(0.5)
         while not seconds and await app.queue_depth("bench"):
-            await asyncio.sleep(0.5)  # counting takes a share of the database's time
+            await asyncio.sleep(0.5)
         return [await asyncio.to_thread(worker.drain) for worker in workers]
 
 

@@ -38,6 +38,15 @@ async def test_a_lane_gives_first_in_first_out(store):
     assert ids_of(await claim(store, 3)) == ids[3:]
 
 
+async def test_each_comes_with_its_own_payload_however_large(store):
+    payloads = [b"[%s]" % (b"1" * size) for size in (1, 4093, 4094, 4095, 70_000, 2, 1_000_000, 3)]
+    ids = await store.enqueue([draft(payload=payload) for payload in payloads])
+    claimed = await claim(store)
+    assert [(task.lease.task, task.payload) for task in claimed] == [
+        *zip(ids, payloads, strict=True)
+    ]
+
+
 async def test_the_order_is_the_databases_and_not_the_ids(store):
     drafts = [draft() for _ in range(3)]
     for asked in reversed(drafts):

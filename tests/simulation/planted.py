@@ -13,7 +13,6 @@ FAULTS: dict[str, list[Change]] = {
     "whoever settles is believed": [
         ("settle.done", *GUARD),
         ("settle.special", *GUARD),
-        ("settle.leave", "grant_id = :grant", "length(:grant) > 0"),
         ("settle.take", "grant_id = :grant", "length(:grant) > 0"),
     ],
     "whoever renews is believed": [("renew.keep", "grant_id = :grant", "length(:grant) > 0")],

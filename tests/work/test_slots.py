@@ -1,12 +1,14 @@
 """What is started together, and what is taken ahead."""
 
 import asyncio
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.tasks.task import TaskStatus
+from holdfast import Holdfast, Observer
+from holdfast.tasks.task import Claimed, TaskStatus
 from tests.work.bench import Bench, Watcher, until
 
 
@@ -52,6 +54,31 @@ async def test_quick_tasks_are_taken_ahead_and_handed_back_when_they_do_not_star
         for task in tasks:
             await task.result(timeout=60)
     assert inside == sorted(inside), "they keep their places"
+
+
+async def test_more_is_claimed_while_what_was_claimed_before_still_runs(bench: Bench) -> None:
+    """The worker computes and the store looks for more, at the same time."""
+    started: list[int] = []
+    left: list[int] = []  # of what was claimed before, when more came
+
+    class Claims(Observer):
+        held = 0
+
+        def claimed(self, tasks: Sequence[Claimed]) -> None:
+            left.append(self.held - len(started))
+            self.held += len(tasks)
+
+    app = bench.new_app(observers=[Claims()])
+
+    @app.durable
+    async def compute(i: int) -> None:
+        started.append(i)
+        time.sleep(0.00001)  # noqa: ASYNC251
+
+    async with bench.worker(app, max_concurrency=10):
+        tasks = await app.dispatch_many([compute.call(i) for i in range(12_000)])
+        await tasks[-1].result(timeout=60)
+    assert max(left) > 100, "it does not wait until its slots are all that it has"
 
 
 async def test_nothing_is_taken_ahead_from_a_limited_lane(bench: Bench) -> None:

@@ -10,6 +10,10 @@ from holdfast.tasks.task import Lease
 __all__ = ["asked", "begun_anew", "left_out", "waiting"]
 
 
+# In loops: to look a member of an enumeration up takes longer than the rest of the turn.
+_DONE, _WAITING = Verdict.DONE, Verdict.WAITING
+
+
 def left_out(
     settlements: Sequence[tuple[Lease, Settlement]], accepted: dict[UUID, str] | None
 ) -> list[Lease]:
@@ -24,7 +28,7 @@ def begun_anew(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[Lease, b
 
 
 def waiting(settlements: Sequence[tuple[Lease, Settlement]]) -> list[UUID]:
-    return [lease.task for lease, s in settlements if s.verdict is Verdict.WAITING]
+    return [lease.task for lease, s in settlements if s.verdict is _WAITING]
 
 
 def asked(
@@ -46,7 +50,7 @@ def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:
         "grants": [grant] if grants.count(grant) == len(grants) else grants,
         "results": [s.result for _, s in settlements],
     }
-    if all(s.verdict is Verdict.DONE for _, s in settlements):
+    if all(s.verdict is _DONE for _, s in settlements):
         return {**columns, **dict.fromkeys(_REST)}
     seen = [(lease.task, seq) for lease, s in settlements for seq in s.seen]
     return {

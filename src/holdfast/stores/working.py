@@ -228,7 +228,7 @@ class Working(Base):
             self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
             if parents.count(None) < len(parents):
                 await self._tell_roots(claimed)
-        if any(task.lease.fence > 1 for task in claimed):
+        if max(main[4]) > 1:
             await self._tell_past(claimed)
         return claimed
 

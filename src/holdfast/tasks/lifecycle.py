@@ -138,7 +138,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     expired: bool = False
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What follows from an outcome. Checked when it is born: later it shares a batch with others,
     and would fail them all."""
 

@@ -16,7 +16,7 @@ from holdfast.tasks.payload import convert, decode, encode
 __all__ = ["Signature"]
 
 
-class _Arguments(msgspec.Struct):
+class _Arguments(msgspec.Struct, gc=False):
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
 

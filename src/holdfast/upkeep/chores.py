@@ -10,7 +10,7 @@ from holdfast.answers import STALE_AFTER
 from holdfast.observer import Observer
 from holdfast.store import Store
 from holdfast.tasks.durations import longer_than_nothing
-from holdfast.upkeep.keeping import BATCH, Chore
+from holdfast.upkeep.keeping import BATCH, Chore, gently
 from holdfast.upkeep.letters import tell_of_expired, tell_of_recovered
 from holdfast.upkeep.operations import Driver
 from holdfast.upkeep.stuck import OnStuck, StuckTasks
@@ -102,21 +102,15 @@ def chores(
         """On one worker at a time, however many there are."""
         if not await store.take_turn("cleanup", settings.cleanup_interval):
             return 0
-        for _ in range(10_000):
-            gone = await store.cleanup(
-                settings.retention, dead_letters=settings.dead_letter_retention, batch=BATCH
-            )
-            if gone < BATCH:
-                break
+        kept = settings.retention, settings.dead_letter_retention
+        await gently(lambda: store.cleanup(kept[0], dead_letters=kept[1], batch=BATCH), BATCH)
         await store.forget_workers()
         return 0
 
     async def roll_up() -> int:
         """On one worker at a time."""
         if await store.take_turn("numbers", _MINUTE / 2):
-            for _ in range(1000):
-                if await store.roll_up(_MANY) < _MANY:
-                    break
+            await gently(lambda: store.roll_up(_MANY), _MANY)
         return 0
 
     often = settings.recovery_interval.total_seconds()

@@ -115,13 +115,15 @@ class Ahead:
             else:
                 alone = self._solitude.take()
                 return (alone, self._solitude.since) if alone else None
-            if not self._must_be_alone(task):
+            if not (task.alone and self._must_be_alone(task)):
                 return task, since
             self._set_apart(task, since)  # meanwhile its like turned out to need the worker
         return None
 
     def begin(self, attempt: Attempt) -> None:
         """It starts."""
+        if not attempt.claimed.alone:
+            return
         if self._must_be_alone(attempt.claimed):
             self._solitude.begin(attempt)
         elif self._is_suspect(attempt.claimed):

@@ -59,6 +59,9 @@ class Why(Enum):
     FAULT = "it cannot go on"
 
 
+_TOO_LATE = frozenset({Why.LOST, Why.TIMEOUT, Why.EXPIRED, Why.WAITS, Why.FAULT})
+
+
 class Site(Protocol):
     """Where attempts run: what all attempts of a worker share."""
 
@@ -273,9 +276,12 @@ class Attempt:
             if self.claimed.recorded and not await self._read():
                 return self.settle(HandedBack())  # what it may go by is not known
             self._is_read = True
-            result = await self._call()
+            if tracing.is_on():
+                result = await self._traced()
+            else:
+                result = await self.executor.run(self.function, self.context)
             self._is_over = True
-            if self.why in (Why.LOST, Why.TIMEOUT, Why.EXPIRED, Why.WAITS, Why.FAULT):
+            if self.why in _TOO_LATE:
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
                 self._flow().check_finished()
@@ -297,9 +303,7 @@ class Attempt:
                 return await self._after_flow(error)
             return self._after(error)
 
-    async def _call(self) -> bytes:
-        if not tracing.is_on():
-            return await self.executor.run(self.function, self.context)
+    async def _traced(self) -> bytes:
         with tracing.attempting(self.claimed, self.context.worker_id, self.context.scrub):
             return await self.executor.run(self.function, self.context)
 

@@ -4,17 +4,18 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
+
 from holdfast.clock import Clock
 from holdfast.tasks.task import Lease
 
 __all__ = ["Holding"]
 
 
-class _Held:
-    __slots__ = ("lease", "resting", "until")
-
-    def __init__(self, lease: Lease, until: int) -> None:
-        self.lease, self.until, self.resting = lease, until, False
+class _Held(msgspec.Struct, gc=False):
+    lease: Lease
+    until: int
+    resting: bool = False
 
 
 class Holding:

@@ -31,9 +31,9 @@ __all__ = ["Slots"]
 logger = logging.getLogger("holdfast.worker")
 
 _AHEAD = 0.1  # seconds within which what is taken ahead should start
-_MOST_AHEAD = 1000
+_MOST_AHEAD = 2000
 _STALE_AHEAD = 0.5  # seconds after which it is handed back
-_LONGEST_TURN = 5_000  # microseconds after which a slot lets others have the event loop
+_LONGEST_TURN = 3_000  # microseconds after which a slot lets others have the event loop
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
 
 
@@ -73,6 +73,7 @@ class Slots:
         self.awake = Awake()
         self._returning: deque[asyncio.Future[None]] = deque()
         self._average = 0.0  # seconds that an attempt takes, lately
+        self._low = 0  # of those taken ahead: when so few are left, more are claimed
         self._closed = False
         self._waking = False  # a slot is about to look
         self._slots: set[asyncio.Task[None]] = set()
@@ -121,7 +122,8 @@ class Slots:
         ahead = 0
         if self._average > 0:
             ahead = min(_MOST_AHEAD, int(self.count / self._average * _AHEAD))
-        if have >= self.count and len(self._ahead) > ahead // 2:
+        self._low = ahead // 2  # while they run, the store looks for the others
+        if have >= self.count and len(self._ahead) > self._low:
             return 0, 0
         free = max(0, self.count - have)
         if self._ahead.one_at_a_time:
@@ -276,14 +278,15 @@ class Slots:
         if attempt.timer:
             attempt.timer.cancel()
         self._running.discard(attempt)
-        self._solitude.left(attempt)
+        if attempt.claimed.alone:
+            self._solitude.left(attempt)
         if attempt.began:
             self._wakes(attempt)
             self.awake.drop(attempt)
         if not attempt.ended:
             attempt.ended = True
             self._settle(attempt, settlement, now)
-        if len(self._ahead) + len(self._running) <= self.count:
+        if len(self._ahead) + len(self._running) <= self.count + self._low:
             self._hungry()
         if not self._running:
             self._idle.set()

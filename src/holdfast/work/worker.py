@@ -34,12 +34,14 @@ from holdfast.work.renewal import Renewal
 from holdfast.work.settling import Settling
 from holdfast.work.slots import Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
+from holdfast.work.turns import short_turns
 from holdfast.work.vitals import Vitals
 
 __all__ = ["Settings", "Worker"]
 
 logger = logging.getLogger("holdfast.worker")
 _MOST_CANCELLED = 1000  # in one call
+_DONE = Verdict.DONE  # in a loop, to look it up takes longer than the rest of the turn
 _LAST_WORDS = 5.0  # seconds to write what ended, where there was no time to drain
 
 
@@ -231,7 +233,8 @@ class Worker:
             await self._notifier.listen(self._heard)
             self._lifecycle.move(WorkerState.READY)
             logger.info("worker %s is ready, with %d slots", self._record.name, self._slots.count)
-            await self._work(settling)
+            with short_turns():
+                await self._work(settling)
         finally:
             self._notifier.leave(self._heard)
             if self._logs:
@@ -323,13 +326,16 @@ class Worker:
         """A settle makes room behind a limit, here and elsewhere; what is handed back is for
         others; a child's end is for its parent."""
         self._slots.fill()
-        if any(one.settlement.delay is not None for one in batch):
-            self._looking.look_again()  # it may be due before the next look
         if refused:
             batch = [e for e in batch if e.task.lease.task not in refused]
-        self._tell_families(batch)
+        # Most are done, and nobody's children: nothing follows.
+        rest = [e for e in batch if e.settlement.verdict is not _DONE or e.task.parent or e.orphans]
+        if any(one.settlement.delay is not None for one in rest):
+            self._looking.look_again()  # it may be due before the next look
+        if rest:
+            self._tell_families(rest)
         limited = self._claiming.limited
-        back = {e.task.lane.queue for e in batch if e.settlement.verdict is Verdict.HANDED_BACK}
+        back = {e.task.lane.queue for e in rest if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
         if back:
             self._looking.is_idle = False

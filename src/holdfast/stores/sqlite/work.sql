@@ -76,14 +76,27 @@ from ready r
 where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
 
 -- name: claim.taken
+-- By columns: with each row that SQLite hands over, Python's threads take turns. Large payloads are left out.
 select
-  r.id, r.lane, r.np, r.seq, r.fence + 1, r.tries + 1, t.payload,
-  t.cancel_requested or r.alone or t.max_tries is not null or t.policy is not null
-    or t.parent is not null or t.expires_at is not null
-from ready r
-cross join task t on t.id = r.id
-where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
-order by r.np, r.seq
+  group_concat(hex(x.id)), group_concat(x.lane), group_concat(x.np), group_concat(x.seq),
+  group_concat(x.fence), group_concat(x.tries), group_concat(hex(x.payload)), group_concat(x.special)
+from (
+  select
+    r.id, r.lane, r.np, r.seq, r.fence + 1 as fence, r.tries + 1 as tries,
+    case when length(t.payload) <= 4096 then t.payload else x'' end as payload,
+    t.cancel_requested or r.alone or t.max_tries is not null or t.policy is not null
+      or t.parent is not null or t.expires_at is not null as special
+  from ready r
+  cross join task t on t.id = r.id
+  where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
+  order by r.np, r.seq
+) x
+having count(*) > 0
+
+-- name: claim.payload
+select t.payload
+from task t
+where t.id = :id
 
 -- name: claim.special
 select
@@ -202,8 +215,9 @@ where l.grant_id = unhex(substr(a.value, 33, 32))
   and (l.gates is not null or l.child or l.key is not null)
 
 -- name: settle.leave
+-- Whose outcomes were written just now, in the same transaction.
 delete from lease
-where id = :id and grant_id = :grant
+where id in (select o.id from outcome o where o.seq > :after)
 
 -- name: settle.accepted
 select o.id

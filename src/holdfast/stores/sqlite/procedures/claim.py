@@ -6,6 +6,8 @@ from math import ceil
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from holdfast.stores.sqlite.procedures.admission import admit, keys_left
 from holdfast.stores.sqlite.procedures.later import promote
 from holdfast.stores.sqlite.session import FOREVER, Session, bytes_of, micros
@@ -13,6 +15,8 @@ from holdfast.stores.sqlite.session import FOREVER, Session, bytes_of, micros
 __all__ = ["claim", "claimed", "renew"]
 
 _LEAST_URGENT = 32_767
+_BLOBS = (0, 6)  # of the columns of `claim.taken`
+_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 class _Head(NamedTuple):
@@ -48,11 +52,12 @@ def claim(
     """One row, by columns. There is one writer: nothing is contended and every commit durable."""
     del wait_gate, durable, memory
     if held := s.rows("claim.again", worker=worker, grant=grant):
-        return [(*_columns(s, held), None, False, None, s.value("lane_change"), None)]
+        columns = [list(column) for column in zip(*held, strict=True)]
+        return [(*_answer(s, columns), None, False, None, s.value("lane_change"), None)]
     _bring_in(s, lanes, max(want, 100))
     holder = {"worker": worker, "grant": grant.bytes, "lease": micros(lease)}
     turn_of = dict(zip(lanes, [*(turns or ()), *repeat(0, len(lanes))], strict=False))
-    taken: list[tuple[Any, ...]] = []
+    taken: list[list[Any]] = [[] for _ in range(8)]
     full, opens = False, []
     places = _look(s, lanes)
     while want > 0 and places:
@@ -66,7 +71,7 @@ def claim(
                 continue
             prefixes = _prefixes(s, heads, upto, room)
             took = sum(prefix.size for prefix in prefixes)
-            taken += _take(s, prefixes, gates, holder)
+            _take(s, taken, prefixes, gates, holder)
             if gates:
                 s.run("gate.count", gates=gates, took=took)
                 s.run("gate.folded", gates=gates)
@@ -82,7 +87,7 @@ def claim(
         if keys_left(s, lanes):
             opens.append(0.0)  # ask again at once: more keys may have room
     news = (None, full, min(opens, default=None), s.value("lane_change"), None)
-    return [(*_columns(s, taken), *news)]
+    return [(*_answer(s, taken), *news)]
 
 
 def claimed(s: Session, *, worker: int, grant: UUID) -> list[tuple[Any, ...]]:
@@ -176,26 +181,39 @@ def _prefixes(s: Session, heads: Sequence[_Head], upto: int, room: int) -> list[
 
 
 def _take(
-    s: Session, prefixes: Sequence[_Prefix], gates: str | None, holder: dict[str, Any]
-) -> list[tuple[Any, ...]]:
-    """One writer, so a prefix is the same rows in all three statements."""
+    s: Session,
+    taken: list[list[Any]],
+    prefixes: Sequence[_Prefix],
+    gates: str | None,
+    holder: dict[str, Any],
+) -> None:
+    """Adds them to the columns of `taken`. One writer, so a prefix is the same rows in all three
+    statements."""
     where: dict[str, Any] = {
         "lane": [prefix.lane for prefix in prefixes],
         "np": [prefix.np for prefix in prefixes],
         "seq": [prefix.seq for prefix in prefixes],
     }
     s.each("claim.lease", **where, **holder, gates=gates)
-    rows = s.each("claim.taken", **where)
+    for texts in s.each("claim.taken", **where):
+        for place, (column, text) in enumerate(zip(taken, texts, strict=True)):
+            column += _blobs(text) if place in _BLOBS else _numbers(f"[{text}]")
     s.each("claim.leave", **where)
-    return rows
 
 
-def _columns(s: Session, rows: list[tuple[Any, ...]]) -> list[list[Any] | None]:
+def _blobs(text: str) -> Iterator[bytes]:
+    return map(bytes.fromhex, text.split(","))
+
+
+def _answer(s: Session, columns: list[list[Any]]) -> list[list[Any] | None]:
     """What all have, and then what only a few have, which are named."""
-    if not rows:
+    *main, flags = columns
+    ids, *_, payloads = main
+    if not ids:
         return [None] * 14
-    *main, flags = (list(column) for column in zip(*rows, strict=True))
+    for place in (place for place, payload in enumerate(payloads) if not payload):
+        payloads[place] = s.value("claim.payload", id=ids[place])
     if not any(flags):
         return [*main, *[None] * 7]
-    special = [row[0] for row in rows if row[-1]]
+    special = [id for id, flag in zip(ids, flags, strict=True) if flag]
     return [*main, *(list(c) for c in zip(*s.each("claim.special", id=special), strict=True))]

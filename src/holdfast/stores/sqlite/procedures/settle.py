@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -110,10 +112,11 @@ def _all_done(
     results: Sequence[bytes | None],
     by: str,
 ) -> Answer:
-    names, keys = bytes_of(ids), bytes_of(grants)
-    rows = zip(names, keys, results, strict=True)
-    asked = [f"{id.hex()}{grant.hex()}{_hex(result)}" for id, grant, result in rows]
-    if len(set(names)) < len(names):
+    asked: list[str] = []
+    for grant, rows in groupby(zip(ids, grants, results, strict=True), itemgetter(1)):
+        name = grant.hex
+        asked += [f"{id.int:032x}{name}{_hex(result)}" for id, _, result in rows]
+    if len({id.int for id in ids}) < len(ids):
         asked = list({row[:_NAMES]: row for row in asked}.values())
     before = s.value("counter.now", name="event")
     done, parents = 0, []
@@ -122,7 +125,7 @@ def _all_done(
         parents += _special(s, s.rows("settle.special", asked=part))
     if done:
         s.run("counter.set", name="event", value=before + len(asked))
-        s.each("settle.leave", id=names, grant=keys)
+        s.run("settle.leave", after=before)
     if done == len(ids):
         return [(True, None, None, parents or None)]
     accepted = [
