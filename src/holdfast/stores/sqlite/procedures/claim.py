@@ -193,9 +193,9 @@ def _take(
 def _columns(s: Session, rows: list[tuple[Any, ...]]) -> list[list[Any] | None]:
     """What all have, and then what only a few have, which are named."""
     if not rows:
-        return [None] * 14
+        return [None] * 15
     *main, flags = (list(column) for column in zip(*rows, strict=True))
     if not any(flags):
-        return [*main, *[None] * 7]
+        return [*main, *[None] * 8]
     special = [row[0] for row in rows if row[-1]]
     return [*main, *(list(c) for c in zip(*s.each("claim.special", id=special), strict=True))]
