@@ -224,6 +224,28 @@ def test_json_lines_carry_message_error_and_fields() -> None:
     assert "holdfast_task_id" not in told
 
 
+@pytest.mark.usefixtures("own_records")
+async def test_for_whom_a_task_runs_is_in_no_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    caplog.handler.setFormatter(JsonFormatter())
+    install_structured_logging()
+
+    @bench.app.durable(retry_policy=RetryPolicy(max_attempts=2, initial_delay=0.01))
+    async def work() -> None:
+        current().logger.info("begun")
+        raise ValueError("no way")
+
+    async with bench.worker():
+        task = await bench.app.dispatch(work.options(user_id="ann-of-these-tests"))
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+    assert caplog.text.count("begun") == 2
+    assert str(task.id) in caplog.text
+    assert "ann-of-these-tests" not in caplog.text
+
+
 async def test_failures_and_recoveries_are_log_events(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
