@@ -49,10 +49,14 @@ async def test_whoever_claims_or_looks_sees_for_whom_a_task_runs(store):
 
 @pytest.mark.parametrize("others", [{}, {"max_tries": 2}, {"expires": seconds(60)}])
 async def test_a_claim_of_several_rounds_gives_each_task_its_own_user(store, others):
-    fields = [{"priority": n % 3, "queue": f"q{n % 2}"} for n in range(12)]
     drafts = [
-        draft(**one, **({"user_id": f"u{n}"} if n % 4 else {}), **(others if n % 5 else {}))
-        for n, one in enumerate(fields)
+        draft(
+            priority=n % 3,
+            queue=f"q{n % 2}",
+            user_id=f"u{n}" if n % 4 else None,
+            **(others if n % 5 else {}),
+        )
+        for n in range(12)
     ]
     await store.enqueue(drafts)
     taken = {task.lease.task: task.user_id for task in await claim(store)}
@@ -70,7 +74,7 @@ async def test_a_claim_whose_answer_was_lost_is_told_again_with_the_user(store):
 async def test_many_come_in_with_and_without_a_user(store, many):
     drafts = [draft(user_id=f"u{n}" if n % 2 else None) for n in range(many)]
     await store.enqueue(drafts)
-    users = {}
+    users: dict[UUID, str | None] = {}
     while taken := await claim(store, 1000):
         users |= {task.lease.task: task.user_id for task in taken}
         await finish(store, taken)
