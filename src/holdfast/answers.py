@@ -376,6 +376,7 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     type: str | None = None
     tenant: str | None = None
     tag: str | None = None
+    user_id: str | None = None
     error: str | None = None
     error_type: str | None = None
     created_after: datetime | None = None
@@ -386,10 +387,10 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks, and where the next page begins (None: no more). It may be short, or empty, where more
-    follow: errors and times are looked at in what was found by the rest.
+    follow: errors, times and one user's statuses are looked at in what was found by the rest.
 
     Pending tasks come in the order in which they will be taken, ended ones by their end, newest
-    first, all others by their creation, newest first.
+    first, all others, and all of one user, by their creation, newest first.
     """
 
     tasks: list[Task]

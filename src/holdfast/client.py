@@ -110,7 +110,8 @@ class Client:
 
         said = blake2b(digest_size=16)
         for draft in drafts:
-            said.update(f"{draft.queue} {draft.tenant} {draft.key} {draft.version}".encode())
+            whose = f"{draft.tenant} {draft.user_id}"
+            said.update(f"{draft.queue} {whose} {draft.key} {draft.version}".encode())
             said.update(draft.fingerprint)
         keyed = any(draft.key is not None for draft in drafts)
         derive = None if keyed else lambda base: encode(name(base))

@@ -219,6 +219,11 @@ class Context:
         return self.claimed.lane.tenant
 
     @property
+    def user_id(self) -> str | None:
+        """For whom it runs, in the words of the application that asked for it."""
+        return self.claimed.user_id
+
+    @property
     def parent(self) -> UUID | None:
         return self.claimed.parent
 

@@ -21,6 +21,7 @@ from holdfast.tasks.names import (
     check_name,
     check_priority,
     check_tries,
+    check_user_id,
 )
 from holdfast.tasks.payload import encode
 from holdfast.tasks.retry import RetryPolicy
@@ -82,6 +83,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
     priority: int = 0
     tenant: str = "default"
+    user_id: str | None = None
     delay: timedelta | None = None
     run_at: datetime | None = None
     expires: timedelta | None = None
@@ -128,6 +130,7 @@ class Function(Generic[P, T, R]):
         requires: Iterable[str] | None = None,
         priority: int | None = None,
         tenant: str | None = None,
+        user_id: str | None = None,
         delay: Duration | None = None,
         run_at: datetime | None = None,
         expires: Duration | None = None,
@@ -143,6 +146,7 @@ class Function(Generic[P, T, R]):
             requires=None if requires is None else check_labels("requirement", requires),
             priority=None if priority is None else check_priority(priority),
             tenant=None if tenant is None else check_name("tenant", tenant),
+            user_id=None if user_id is None else check_user_id(user_id),
             delay=None if delay is None else duration("delay", delay),
             run_at=None if run_at is None else check_instant("run_at", run_at),
             expires=None if expires is None else duration("expires", expires),
@@ -193,6 +197,7 @@ class Function(Generic[P, T, R]):
             tags=wishes.tags,
             requires=wishes.requires,
             tenant=wishes.tenant,
+            user_id=wishes.user_id,
             priority=wishes.priority,
             delay=wishes.delay,
             run_at=wishes.run_at,

@@ -77,7 +77,9 @@ async def _all(store: SqlStore) -> dict[str, UUID]:
     tasks: dict[str, UUID] = {}
     tasks["paid"] = await put_one(store, "shop:charge", payload=_called(1))
     await finish(store, await claim_one(store, worker=1), DONE)
-    tasks["broken"] = await put_one(store, "shop:refund", payload=_called(2), max_tries=1)
+    tasks["broken"] = await put_one(
+        store, "shop:refund", payload=_called(2), max_tries=1, user_id="ann"
+    )
     await finish(store, await claim_one(store, worker=1), FAILED)
     tasks["lost"] = await put_one(store, "shop:report", max_tries=3)
     await _lose(store)

@@ -58,7 +58,8 @@ def test_lists_are_filtered_by_their_error_and_time(scene: Scene):
     assert count() == 4
     assert count("--limit", "2") == 2
     assert count("--error", "BROKE") == 4
-    assert count("--error", "mended") == 0
+    assert count("--error", "mended") == count("--user-id", "nobody") == 0
+    assert count("--user-id", "ann") == 1
     assert count("--type", "shop:mail", "--since", "1h") == 3
     assert count("--since", "0s") == 0
     assert count("--until", "0s", "--error-type", "Boom") == 4

@@ -25,16 +25,18 @@ def test_without_an_app_any_type_is_accepted_and_its_id_printed(either: Shell):
             "gpu",
         ),
         *("--tenant", "acme", "--max-tries", "2", "--expires", "2h", "--key", "k"),
+        *("--user-id", "ann"),
     )
     assert str(UUID(task)) == task
     (row,) = either.rows(
-        "select id, type, status, queue, priority, tenant_id, max_tries, run_at > now() as later "
+        "select id, type, status, queue, priority, tenant_id, user_id, max_tries, "
+        "run_at > now() as later "
         "from tasks"
     )
     assert row.pop("later")
     assert row == {
         "id": task, "type": "other:thing", "status": "pending", "queue": "vip", "priority": 7,
-        "tenant_id": "acme", "max_tries": 2,
+        "tenant_id": "acme", "user_id": "ann", "max_tries": 2,
     }  # fmt: skip
 
 
@@ -60,6 +62,8 @@ def test_a_time_without_a_zone_is_local_time(shell: Shell):
         (2, ["add", "1", "2", "3", "--app", "shop"], "add(a: int, b: int = 0) -> int"),
         (2, ["add", '"1"', "--app", "shop"], "add(a: int, b: int = 0) -> int"),
         (2, ["no type", "1"], "type"),
+        (2, ["t", "--user-id", ""], "user_id must be a text of 1 to 200"),
+        (2, ["add", "1", "--app", "shop", "--user-id", "a\nb"], "control character"),
         (3, ["subtract", "1", "--app", "shop"], "known are: shop:add"),
         (4, ["t", "--store", "postgresql://me:secret@127.0.0.1:1/x"], "Check that the server runs"),
         (4, ["t", "--store", "sqlite:///no/such/folder/x.db"], "make it first"),

@@ -32,6 +32,7 @@ def test_an_operation_is_shown_first_done_and_told(scene: Scene):
     said = scene.shell.fails(6, *CANCEL)
     assert "2 match (shop:charge 2)." in said
     assert "--yes" in said
+    assert one(scene, *CANCEL, "--dry-run", "--user-id", "ann")["matched"] == 0
     plan = one(scene, *CANCEL, "--dry-run")
     assert (plan["state"], plan["matched"], plan["id"]) == ("planned", 2, None)
     assert statuses(scene)["pending"] == 2

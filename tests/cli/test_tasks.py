@@ -51,6 +51,10 @@ def test_lists_are_filtered_and_paged(scene: Scene):
     assert ids("--queue", "mail", "--tag", "vip") == [scene["next"]]
     assert ids("--tenant", "acme") == [scene["later"]]
     assert ids("--type", "shop:order") == [scene["waits"]]
+    assert ids("--user-id", "ann") == ids("--user-id", "ann", "--status", "failed")
+    assert ids("--user-id", "ann") == [scene["broken"]]
+    assert ids("--user-id", "ann", "--status", "done") == []
+    assert "user_id" in scene.shell.fails(2, "tasks", "ls", "--user-id", "")
     page = json.loads(scene.says("tasks", "ls", "--limit", "4", "-o", "json"))
     assert page["has_more"] is True
     first = [task["id"] for task in page["data"]]
@@ -64,6 +68,7 @@ def test_a_list_is_a_spreadsheet_too(scene: Scene):
     assert rows[-1]["id"] == scene["paid"]
     assert json.loads(rows[1]["tags"]) == ["vip"]
     assert rows[2]["locked_by"] == "web:1"
+    assert [row["user_id"] for row in rows] == ["", "", "", "", "", "ann", ""]
 
 
 def test_the_history_of_a_task_is_told_as_a_timeline(scene: Scene):
@@ -73,6 +78,13 @@ def test_the_history_of_a_task_is_told_as_a_timeline(scene: Scene):
     assert "lost by recovery  gone:2  fence 1" in told
     assert "done  web:1  fence 2" in told
     assert told.splitlines()[-1] == " late settle by the holder of fence 1 refused at CLOCK"
+
+
+def test_a_task_says_for_whom_it_runs(scene: Scene):
+    assert "user|ann" in scene.masked("tasks", "show", scene["broken"])
+    assert json.loads(scene.says("tasks", "show", scene["broken"], "-o", "json"))["task"][
+        "user_id"
+    ] == ("ann")
 
 
 def test_the_timeline_has_plain_signs_where_no_others_can_be_written(scene: Scene):

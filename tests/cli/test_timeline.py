@@ -12,7 +12,8 @@ from holdfast.desk.shapes import AttemptView, ErrorView, EventView, TaskView
 BEGIN = datetime(2030, 1, 1, 10, 0, 0, tzinfo=UTC)
 TASK = TaskView(
     id=UUID(int=1), type="t", status="done", queue="q", priority=0, tenant_id="default",
-    version="", tags=[], requires=[], try_count=3, max_tries=None, idempotency_key=None,
+    user_id=None, version="", tags=[], requires=[], try_count=3, max_tries=None,
+    idempotency_key=None,
     parent_id=None, cancel_requested=False, reason=None, locked_by=None, lease_timeout=None,
     created_at=BEGIN, run_at=None, started_at=None, finished_at=None, progress=None,
     progress_message=None, last_error=None, last_error_type=None, expires_at=None,

@@ -225,10 +225,11 @@ async def test_a_page_is_bounded(store, limit):
 
 
 async def test_a_listed_task_is_as_complete_as_one_that_was_asked_for(store):
-    id = await put_one(store, queue="vip", tags=("x",), max_tries=2, key="k")
+    id = await put_one(store, queue="vip", tags=("x",), max_tries=2, key="k", user_id="ann")
     (listed,) = (await store.list_tasks(TaskFilter(status=TaskStatus.PENDING))).tasks
     assert listed == await store.get(id)
     assert (listed.type, listed.queue, listed.key) == (TYPE, "vip", "k")
+    assert listed.user_id == "ann"
 
 
 async def test_an_unknown_task_is_unknown(store):

@@ -50,7 +50,7 @@ LIMIT 10;
 """
 COLUMNS = {
     "tasks": "id type status queue priority tenant_id locked_by lease_timeout try_count max_tries "
-    "last_error progress created_at run_at started_at finished_at",
+    "last_error progress created_at run_at started_at finished_at user_id",
     "processing_jobs": "id job_id status attempts locked_by locked_until last_error updated_at "
     "progress",
     "workers": "id hostname status capabilities max_concurrent active last_heartbeat",

@@ -118,6 +118,19 @@ async def test_a_key_is_one_task(store, enqueue):
     assert ids_of(await claim(store)) == [first]
 
 
+async def test_a_user_is_named_as_everywhere(store, enqueue):
+    ids = [await enqueue("'job:new', user_id => 'ann ü'") for _ in range(2)]
+    await store.promote()
+    ids += [await enqueue("'job:new', user_id => 'ann ü'"), await enqueue("'job:new'")]
+    taken = {task.lease.task: task.user_id for task in await claim(store)}
+    assert [taken[id] for id in ids] == ["ann ü"] * 3 + [None]
+    await enqueue("'job:newer', user_id => 'ann ü', tenant => 'acme'")
+    page = await store.list_tasks(TaskFilter(user_id="ann ü"))
+    assert len(page.tasks) == 4, "also where nobody knows its lane yet"
+    page = await store.list_tasks(TaskFilter(user_id="ann ü", tenant="default"))
+    assert [task.id for task in page.tasks] == ids[2::-1]
+
+
 async def test_a_concurrency_key_holds(store, enqueue):
     await store.limit("type", "job:new", Limit(max_per_key=1))
     first = await enqueue("'job:new', concurrency_key => 'acme'")
@@ -222,6 +235,10 @@ BAD = {
     "named arguments that are no object": "'t', kwargs => '[]'",
     "an empty key": "'t', idempotency_key => ''",
     "a long key": "'t', idempotency_key => repeat('k', 256)",
+    "an empty user": "'t', user_id => ''",
+    "a long user": "'t', user_id => repeat('u', 201)",
+    "a user with a line break": "'t', user_id => e'a\\nb'",
+    "a user with a control character": "'t', user_id => 'a' || chr(155)",
     "an empty concurrency key": "'t', concurrency_key => ''",
     "a payload that is too large": "'t', args => jsonb_build_array(repeat('x', 1048577))",
     "a payload that is too deep": "'t', args => (repeat('[', 100) || repeat(']', 100))::jsonb",

@@ -108,7 +108,7 @@ def other(store: SqlStore, walled: SqlStore) -> SqlStore:
 async def _fill(store: SqlStore, tenant: str) -> dict[str, UUID]:
     """One of everything, in the name of a tenant; as the owner."""
     await store.limit("type", "job:keyed", Limit(max_running=50, max_per_key=1))
-    fields = {"tenant": tenant, "queue": f"q-{tenant}"}
+    fields = {"tenant": tenant, "queue": f"q-{tenant}", "user_id": "ann"}
     found = {
         "later": await put_one(store, "job:later", delay=seconds(600), **fields),
         "expires": await put_one(store, "job:later", expires=seconds(600), **fields),
@@ -197,6 +197,7 @@ async def test_questions_without_a_tenant_are_answered_for_one(store, acme, cloc
     foreign = await _fill(store, "other")
     page = await acme.list_tasks(TaskFilter())
     assert {task.tenant for task in page.tasks} == {"acme"}
+    assert await acme.list_tasks(TaskFilter(user_id="ann")) == page
     assert {e.tenant for e in await acme.events()} == {"acme"}
     assert {lease.tenant for lease in await acme.leases()} == {"acme"}
     assert [g.count for g in await acme.dead_letter_groups()] == [1]

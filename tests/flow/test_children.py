@@ -329,6 +329,49 @@ async def test_children_belong_to_the_tenant_of_their_parent(bench: Bench) -> No
         assert await task.result(timeout=60) == "acme"
 
 
+async def test_children_run_for_the_user_of_their_parent_unless_told_otherwise(
+    bench: Bench,
+) -> None:
+    @bench.app.durable(name="leaf")
+    async def leaf() -> str | None:
+        return current().user_id
+
+    @bench.app.durable(name="child")
+    async def child() -> list[str | None]:
+        return [current().user_id, await leaf()]
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[Any]:
+        each = [await child(), await child.options(user_id="bob")()]
+        return [*each, await Holdfast.gather(leaf(), leaf.options(user_id="cy")())]
+
+    async with bench.worker():
+        for user in ("ann", None):
+            task = await bench.app.dispatch(parent.options(user_id=user))
+            found = await task.result(timeout=60)
+            assert found == [[user, user], ["bob", "bob"], [user, "cy"]]
+    (below,) = (await bench.app.list_tasks(user_id="cy", limit=1)).tasks
+    assert below.type == "leaf"
+
+
+async def test_a_function_keeps_its_user_in_every_try_and_every_run(bench: Bench) -> None:
+    seen = []
+
+    @bench.app.durable(name="again", retry_policy=SOON)
+    async def again(run: int) -> str | None:
+        seen.append((run, current().attempt, current().user_id))
+        if len(seen) == 1:
+            raise ValueError("once more")
+        if run == 0:
+            await Holdfast.continue_as_new(1)
+        return current().user_id
+
+    async with bench.worker():
+        task = await bench.app.dispatch(again.options(user_id="ann"), 0)
+        assert await task.result(timeout=60) == "ann"
+    assert seen == [(0, 1, "ann"), (0, 2, "ann"), (1, 1, "ann")]
+
+
 async def test_a_durable_function_called_in_a_step_runs_there_and_then(bench: Bench) -> None:
     @bench.app.durable(name="child")
     async def child(i: int) -> int:

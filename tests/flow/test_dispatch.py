@@ -145,6 +145,34 @@ async def test_an_ordinary_task_that_was_lost_dispatches_nothing_twice(bench: Be
     assert number_of(bench, "other") == 3
 
 
+async def test_a_lost_task_that_dispatches_in_another_order_gives_nobody_anothers_task(
+    bench: Bench,
+) -> None:
+    begun, made = asyncio.Event(), dict[str, Any]()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="plain")
+    async def plain() -> None:
+        users = ["ann", "bob"] if current().fence == 1 else ["bob", "ann"]
+        for user in users:
+            made[user] = await bench.app.dispatch(other.options(user_id=user))
+        if current().fence == 1:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with bench.worker(queues=["default"], heartbeat_interval=300.0):
+        task = await bench.app.dispatch(plain)
+        await begun.wait()
+        bench.lapse(task.id)
+        await task.result(timeout=60)
+    assert {user: (await one.state()).user_id for user, one in made.items()} == {
+        "ann": "ann",
+        "bob": "bob",
+    }
+
+
 async def test_a_sync_function_dispatches_once(bench: Bench, no_linger: None) -> None:
     @bench.app.durable(name="other", queue="nobody")
     async def other(i: int) -> None: ...

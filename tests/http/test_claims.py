@@ -41,9 +41,10 @@ async def lapse(app: Holdfast, task: str) -> None:
 
 async def test_a_task_is_claimed_renewed_reported_and_settled(http):
     worker = await registered(http)
-    id = (await http.post("/v1/tasks", json=PAY)).json()["id"]
+    id = (await http.post("/v1/tasks", json=PAY | {"user_id": "ann"})).json()["id"]
     (task,) = await claimed(http, worker)
     assert (task["task_id"], task["type"], task["attempt"]) == (id, "pay", 1)
+    assert task["user_id"] == "ann"
     assert task["payload"]["kwargs"] == {"order": 7} or task["payload"]["args"] == [7]
     assert (await http.get(f"/v1/tasks/{id}")).json()["locked_by"] == "far-1"
     lease = f"/v1/leases/{task['lease']}"

@@ -155,9 +155,8 @@ async def test_another_tenants_task_is_as_unknown_as_none(app):
     )
     api = app.asgi(keys=[keys])
     async with asking_api(api, "acme") as acme, asking_api(api, "other") as other:
-        id = (await acme.post("/v1/tasks", json={"type": "pay", "kwargs": {"order": 1}})).json()[
-            "id"
-        ]
+        hers = {"type": "pay", "kwargs": {"order": 1}, "user_id": "ann"}
+        id = (await acme.post("/v1/tasks", json=hers)).json()["id"]
         unknown = await other.get("/v1/tasks/01936f2e-8c3a-7b52-9d41-3f6f2a7c1e90")
         for method, path in [
             ("GET", ""), ("GET", "/result"), ("GET", "/why"), ("GET", "/attempts"),
@@ -171,7 +170,9 @@ async def test_another_tenants_task_is_as_unknown_as_none(app):
         assert (await other.get(f"/v1/flows/{id}")).status_code == 404
         assert (await other.post(f"/v1/flows/{id}/signals/x", json={})).status_code == 404
         assert (await other.get("/v1/tasks")).json()["data"] == []
-        assert (await other.get("/v1/tasks?tenant_id=acme")).json()["data"] == []
+        for wanted in ("tenant_id=acme", "user_id=ann", "user_id=ann&tenant_id=acme"):
+            assert (await other.get(f"/v1/tasks?{wanted}")).json()["data"] == []
+        assert len((await acme.get("/v1/tasks?user_id=ann")).json()["data"]) == 1
         assert (await acme.get(f"/v1/tasks/{id}")).json()["status"] == "pending"
         wish = {"type": "pay", "kwargs": {"order": 1}, "tenant_id": "acme"}
         assert (await other.post("/v1/tasks", json=wish)).status_code == 422

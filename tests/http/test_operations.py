@@ -14,9 +14,12 @@ from tests.contract.acts import claim_one, finish
 from tests.http.conftest import asking, code
 
 
-async def broken(app: Holdfast, http: httpx.AsyncClient, type: str, message: str) -> str:
+async def broken(
+    app: Holdfast, http: httpx.AsyncClient, type: str, message: str, user: str | None = None
+) -> str:
     """A dead letter of this error."""
-    id: str = (await http.post("/v1/tasks", json={"type": "fail", "max_tries": 1})).json()["id"]
+    wish = {"type": "fail", "max_tries": 1, "user_id": user}
+    id: str = (await http.post("/v1/tasks", json=wish)).json()["id"]
     store: Any = (await app.home.client()).store
     failure = Failure(type=type, message=message)
     await finish(store, await claim_one(store), Settlement(verdict=Verdict.FAILED, failure=failure))
@@ -39,9 +42,10 @@ async def status(http: httpx.AsyncClient, id: str) -> str:
 
 async def test_dead_letters_of_one_error_are_replayed_and_others_stay(app: Holdfast):
     async with asking(app) as http:
-        slow = await broken(app, http, "TimeoutError", "no answer from the BANK")
+        slow = await broken(app, http, "TimeoutError", "no answer from the BANK", "ann")
         other = await broken(app, http, "ValueError", "no such order")
-        for filter in ({"error_type": "TimeoutError"}, {"error": "the bank"}):
+        await http.post("/v1/tasks", json={"type": "fail", "user_id": "ann"})
+        for filter in ({"error_type": "TimeoutError"}, {"error": "the bank"}, {"user_id": "ann"}):
             wish = {"action": "replay", "filter": {"status": "failed", **filter}}
             plan = (await http.post("/v1/operations", json=wish | {"dry_run": True})).json()
             assert (plan["matched"], plan["types"], plan["sample"]) == (1, {"fail": 1}, [slow])
@@ -49,7 +53,7 @@ async def test_dead_letters_of_one_error_are_replayed_and_others_stay(app: Holdf
             listed = (await http.get("/v1/dead-letters", params=filter)).json()["data"]
             assert [task["id"] for task in listed] == [slow]
             assert listed[0]["last_error_type"] == "TimeoutError"
-        wish = {"action": "replay", "filter": {"status": "failed", "error": "the bank"}}
+        wish = {"action": "replay", "filter": {"status": "failed", "user_id": "ann"}}
         done = await ended(http, wish | {"confirm_count": 1, "reason": "the bank is back"})
         assert (done["state"], done["done"], done["failed"]) == ("done", 1, 0)
         assert [await status(http, id) for id in (slow, other)] == ["pending", "failed"]

@@ -52,6 +52,54 @@ async def test_a_batch_is_made_whole_or_not_at_all(http):
     assert len((await http.get("/v1/tasks")).json()["data"]) == 2
 
 
+@pytest.mark.parametrize("path", ["/v1/tasks", "/tasks"])
+async def test_the_user_of_a_task_is_shown_and_asked_for(http, path):
+    ids = [await made(http, user_id=user) for user in ("ann", "bob", None, "ann")]
+    batch = {"tasks": [{"type": "fail", "user_id": "ann"}, {"type": "fail"}]}
+    many = (await http.post("/v1/tasks/batch", json=batch)).json()["data"]
+    assert [one["task"]["user_id"] for one in many] == ["ann", None]
+    seen = [(await http.get(f"{path}/{id}")).json()["user_id"] for id in ids]
+    assert seen == ["ann", "bob", None, "ann"]
+    found, next = [], f"{path}?user_id=ann&limit=1"
+    while next:
+        answer = await http.get(next)
+        found += [task["id"] for task in answer.json()["data"]]
+        next = answer.links.get("next", {}).get("url")
+    assert found == [many[0]["task"]["id"], ids[3], ids[0]]
+    await http.post(f"/v1/tasks/{ids[0]}:cancel")
+    for wanted, those in (("status=cancelled", [ids[0]]), ("queue=money", [ids[3], ids[0]])):
+        answer = await http.get(f"{path}?user_id=ann&{wanted}")
+        assert [task["id"] for task in answer.json()["data"]] == those
+    assert (await http.get(f"{path}?user_id=nobody")).json()["data"] == []
+
+
+@pytest.mark.parametrize("user", ["", "x" * 201, "a\0b", "a\nb", "\x9b31m", 7])
+async def test_a_user_that_cannot_be_is_refused_by_name(http, user):
+    for path, wish in (
+        ("/tasks", {"type": "pay", "kwargs": {"order": 7}, "user_id": user}),
+        ("/tasks", {"type": "nobody", "allow_unknown": True, "user_id": user}),
+        ("/v1/tasks/batch", {"tasks": [{"type": "fail"}, {"type": "fail", "user_id": user}]}),
+    ):
+        answer = await http.post(path, json=wish)
+        assert answer.status_code == 422
+        assert code(answer) in ("invalid_input", "invalid_body")
+        assert "user_id" in answer.json()["detail"]
+    assert (await http.get("/tasks")).json()["data"] == []
+    if user != 7:  # in an address it is a text
+        for path in ("/tasks", "/v1/tasks", "/v1/dead-letters"):
+            refused = await http.get(path, params={"user_id": user})
+            assert refused.status_code == 422, refused.text
+            assert "user_id" in refused.text
+
+
+async def test_the_same_key_for_another_user_is_the_same_task(http):
+    id = await made(http, user_id="ann", idempotency_key="order-7")
+    wish = {"type": "pay", "kwargs": {"order": 7}, "user_id": "bob", "idempotency_key": "order-7"}
+    again = await http.post("/v1/tasks", json=wish)
+    assert (again.status_code, again.json()["id"]) == (200, id)
+    assert again.json()["user_id"] == "ann"
+
+
 async def test_arguments_that_do_not_fit_the_function_are_refused(http):
     answer = await http.post("/v1/tasks", json={"type": "pay", "kwargs": {"amount": 7}})
     assert answer.status_code == 422

@@ -172,6 +172,21 @@ async def test_no_list_reads_a_big_table_whole(bench: Bench, status: TaskStatus 
     assert scans(bench.driver.take()) == []
 
 
+async def test_one_users_tasks_are_found_by_their_own_index(bench: Bench) -> None:
+    users = [f"u{n % 300}" for n in range(1200)]
+    await bench.store.enqueue([Draft(id=new_id(), type="free", user_id=user) for user in users])
+    bench.driver.take()
+    for status in (None, TaskStatus.DONE, TaskStatus.PENDING):
+        filter = TaskFilter(user_id="u7", status=status)
+        page = await bench.store.list_tasks(filter, limit=3)
+        await bench.store.list_tasks(filter, limit=3, cursor=page.next)
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "task") == {"task_user", "task_pkey"}
+    walked = [look for look in looks if look.index == "task_user"]
+    assert all("user_id" in look.condition and "lane" in look.condition for look in walked), walked
+
+
 async def test_a_task_is_got_by_its_key(bench: Bench) -> None:
     (lease,) = await bench.claim(1)
     bench.driver.take()

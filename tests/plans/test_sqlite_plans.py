@@ -57,6 +57,13 @@ def test_keys_are_read_in_the_order_of_their_nudges_and_no_further(
     assert steps == ["SEARCH n USING INDEX nudge_order (pool=?)"]
 
 
+def test_one_users_tasks_are_found_by_their_own_index(database: apsw.Connection) -> None:
+    sql = STATEMENTS["list.of_user"]
+    unbound = dict.fromkeys(queries.parameters(sql))
+    steps = [step for *_, step in database.execute(f"explain query plan {sql}", unbound)]
+    assert steps == ["SEARCH t USING COVERING INDEX task_user (user_id=? AND lane=? AND id<?)"]
+
+
 def test_a_scan_would_be_seen(database: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STATEMENTS, "bad", "select t.id from task t where t.payload = :payload")
     assert list(scans(database, "bad")) == ["SCAN t"]

@@ -89,6 +89,7 @@ async def test_every_wish_arrives_with_its_type(store, url, conn, library):
             unique="while_pending",
             concurrency_key="customer-7",
             tenant="acme",
+            user_id="Ann O'Neill %s $1",
             tags=("x", "y"),
         ),
         draft(priority=-32_000, run_at=soon),
@@ -100,6 +101,7 @@ async def test_every_wish_arrives_with_its_type(store, url, conn, library):
     first, second, third = [await store.get(id) for id in ids]
     assert (first.priority, first.max_tries, first.key) == (5, 7, "a%s:b $1 'c'")
     assert (first.tenant, first.tags) == ("acme", ("x", "y"))
+    assert (first.user_id, second.user_id) == ("Ann O'Neill %s $1", None)
     assert (second.priority, second.run_at) == (-32_000, soon)
     assert third.parent == every[2].parent
     (kept,) = await conn.fetch("select * from holdfast.task where id = $1", first.id)

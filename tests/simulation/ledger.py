@@ -85,6 +85,7 @@ class Known:
     np: int
     key: str | None
     concurrency_key: str | None
+    user_id: str | None
     max_tries: int
     expires_at: int | None
     parent: bytes | None

@@ -76,7 +76,8 @@ def _draft(simulation: "Simulation") -> Draft:
         more["max_tries"] = rng.choice((1, 2, 5))
     if rng.random() < 0.7:
         more["retry"] = POLICY
-    return Draft(id=world.new_uuid(), type=kind, **more)
+    id = world.new_uuid()
+    return Draft(id=id, type=kind, user_id=("ann", "bob", None)[id.int % 3], **more)
 
 
 async def operate(simulation: "Simulation", store: SqlStore) -> None:

@@ -47,6 +47,7 @@ def _came_in(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
         np=of("nps"),
         key=of("keys"),
         concurrency_key=of("concurrency_keys"),
+        user_id=of("user_ids"),
         max_tries=of("max_tries") or DEFAULT_TRIES,
         expires_at=None if expires is None else wall + round(expires * 1e6),
         parent=None if parent is None else parent.bytes,
@@ -86,6 +87,10 @@ def claim(ledger: Ledger, step: Step) -> None:
             ledger.fail("a claim moved it astray", step, id)
     if len(granted) > asked["want"]:
         ledger.fail("more than it wanted", step, *(stand.id for stand in granted))
+    users = dict(zip(map(raw, step.answer[0][7] or ()), step.answer[0][14] or (), strict=True))
+    for stand in granted:
+        if users.get(stand.id) != ledger.tasks[stand.id].user_id:
+            ledger.fail("granted in the name of another user", step, stand.id)
     ledger.granted[asked["grant"].bytes] = {stand.id: stand for stand in granted}
     ledger.limits.started(granted)
     ledger.limits.check()
@@ -125,7 +130,7 @@ def _until(ledger: Ledger, step: Step, now: Stand) -> None:
 
 def _passed_over(ledger: Ledger, step: Step, granted: list[Stand]) -> None:
     """No eligible task is left while there was room, none was overtaken in its lane (I9)."""
-    contended, full, next_due, *_ = step.answer[0][14:]
+    contended, full, next_due, *_ = step.answer[0][15:]
     asked, wall = step.asked, ledger.wall
     short = len(granted) < asked["want"]
     lanes = set(asked["lanes"])

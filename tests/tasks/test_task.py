@@ -28,6 +28,7 @@ def test_a_full_draft_is_accepted():
         payload=b"[1]", queue="vip", version="2", tags=("a", "b"), requires=("gpu",), tenant="acme",
         priority=-5, delay=timedelta(hours=1), expires=timedelta(days=1), max_tries=1,
         key="order 7", unique="while_pending", concurrency_key="user 3", parent=UUID(int=2),
+        user_id="Ann O'Neill, ü",
     )  # fmt: skip
     assert full.lane == Lane(
         queue="vip",
@@ -58,6 +59,8 @@ BAD: dict[tuple[str, str], list[Any]] = {
     ("key", "idempotency key"): ["", "x" * 256, "a\0", "\udc00", 7],
     ("unique", "while_kept or while_pending"): ["always", None],
     ("concurrency_key", "concurrency key"): ["", "\0", "x" * 256, 7],
+    ("user_id", "user_id must be a text of 1 to 200"): ["", "x" * 201, 7, b"ann"],
+    ("user_id", "control character"): ["a\0", "a\nb", "\x7f", "\x9b31m", "\udc00"],
 }
 
 
@@ -83,7 +86,7 @@ def test_a_payload_that_is_too_large_is_a_refused_payload():
 def test_the_fingerprint_knows_type_and_payload_and_nothing_else():
     mark = draft().fingerprint
     assert len(mark) == 16
-    assert draft(id=UUID(int=9), priority=3, queue="vip").fingerprint == mark
+    assert draft(id=UUID(int=9), priority=3, queue="vip", user_id="ann").fingerprint == mark
     assert draft(type="shop:refund").fingerprint != mark
     assert draft(payload=b"1").fingerprint != mark
     assert draft(type="a", payload=b"b").fingerprint != draft(type="ab", payload=b"").fingerprint

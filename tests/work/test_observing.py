@@ -224,6 +224,27 @@ def test_json_lines_carry_message_error_and_fields() -> None:
     assert "holdfast_task_id" not in told
 
 
+@pytest.mark.usefixtures("own_records")
+async def test_for_whom_a_task_runs_is_in_no_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    install_structured_logging()
+
+    @bench.app.durable(retry_policy=RetryPolicy(max_attempts=2, initial_delay=0.01))
+    async def work() -> None:
+        current().logger.info("begun")
+        raise ValueError("no way")
+
+    async with bench.worker():
+        task = await bench.app.dispatch(work.options(user_id="ann-of-these-tests"))
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+    told = [str(vars(record)) for record in caplog.records]
+    assert sum("begun" in one and str(task.id) in one for one in told) == 2
+    assert not [one for one in told if "ann-of-these-tests" in one]
+
+
 async def test_failures_and_recoveries_are_log_events(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,6 +96,7 @@ class Operating:
         type: str | None = None,
         tenant: str | None = None,
         tag: str | None = None,
+        user_id: str | None = None,
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page:
@@ -103,7 +104,9 @@ class Operating:
             wanted = None if status is None else TaskStatus(status)
         except ValueError:
             raise InvalidInput(f"status {status!r} is none of {', '.join(TaskStatus)}") from None
-        filter = TaskFilter(status=wanted, queue=queue, type=type, tenant=tenant, tag=tag)
+        filter = TaskFilter(
+            status=wanted, queue=queue, type=type, tenant=tenant, tag=tag, user_id=user_id
+        )
         client = await self._client()
         return await client.store.list_tasks(filter, cursor=cursor, limit=limit)
 

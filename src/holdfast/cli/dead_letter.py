@@ -41,6 +41,7 @@ _GROUPS = (
 
 def _wanted(function: Any) -> Any:
     for option in (
+        click.option("--user-id", help="For this user of your application."),
         click.option("--tenant", help="Of this tenant."),
         click.option("--until", type=WHEN, help="Failed so long ago, or before this time."),
         click.option("--since", type=WHEN, help="Failed within so long, or since this time."),

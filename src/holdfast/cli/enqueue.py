@@ -30,6 +30,7 @@ __all__ = ["enqueue"]
 @click.option("--tags", type=LABELS)
 @click.option("--requires", type=LABELS, help="What a worker must offer.")
 @click.option("--tenant")
+@click.option("--user-id", help="For whom it runs, in the words of your application.")
 @click.option("--max-tries", type=click.IntRange(1, 32_000))
 @click.option("--expires", type=SPAN, help="Fails unless it is done by then.")
 @click.option("--key", help="Idempotency key: the same key and payload make one task.")

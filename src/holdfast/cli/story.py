@@ -64,6 +64,7 @@ def about(task: TaskView) -> Iterator[tuple[str, Any]]:
     yield "queue", task.queue
     yield "priority", task.priority or None
     yield "tenant", task.tenant_id if task.tenant_id != "default" else None
+    yield "user", task.user_id
     yield "tags", task.tags or None
     yield "requires", task.requires or None
     yield "tries", f"{task.try_count} of {task.max_tries or 'the default'}"

@@ -57,6 +57,7 @@ def filters(function: Any) -> Any:
         click.option("--created-after", type=WHEN, help="Made within so long, or since this time."),
         click.option("--error-type", help="Whose last error is of this type."),
         click.option("--error", help="Whose last error has this text in it."),
+        click.option("--user-id", help="For this user of your application."),
         click.option("--tenant", "tenant_id", help="Of this tenant."),
         click.option("--tag", help="With this tag."),
         click.option("--type", help="Of this function."),

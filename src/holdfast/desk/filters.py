@@ -22,6 +22,7 @@ def filter_of(wanted: TaskQuery | TaskSelection, tenant: str | None) -> TaskFilt
         type=wanted.type,
         tenant=tenant,
         tag=wanted.tag,
+        user_id=wanted.user_id,
         error=wanted.error,
         error_type=wanted.error_type,
         created_after=wanted.created_after,

@@ -162,6 +162,7 @@ class TaskSelection(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True
     type: str | None = None
     tag: str | None = None
     tenant_id: str | None = None
+    user_id: str | None = None
     error: str | None = None
     error_type: str | None = None
     created_after: datetime | None = None

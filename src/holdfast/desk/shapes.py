@@ -46,7 +46,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTask(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task to be made. `input` is another word for `kwargs`; durations are seconds or "5m"."""
+    """A task to be made. `input`: the same as `kwargs`; durations: seconds or "5m"; `user_id`: the
+    person of your application for whom it runs."""
 
     type: str
     args: list[Any] = []
@@ -61,6 +62,7 @@ class NewTask(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requires: list[str] | None = None
     idempotency_key: str | None = None
     tenant_id: str | None = None
+    user_id: str | None = None
     max_tries: int | None = None
     expires: float | str | None = None
     allow_unknown: bool = False
@@ -89,6 +91,7 @@ class TaskView(Shape, frozen=True, kw_only=True):
     queue: str
     priority: int
     tenant_id: str
+    user_id: str | None
     version: str
     tags: list[str]
     requires: list[str]
@@ -134,6 +137,7 @@ class TaskQuery(Shape, frozen=True, kw_only=True):
     type: str | None = None
     tag: str | None = None
     tenant_id: str | None = None
+    user_id: str | None = None
     error: str | None = None
     error_type: str | None = None
     created_after: datetime | None = None

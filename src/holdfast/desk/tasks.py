@@ -91,6 +91,7 @@ class Tasks(Office, Bulk):
             if wish.requires is None
             else check_labels("requirement", wish.requires),
             "tenant": self._tenant(wish.tenant_id),
+            "user_id": wish.user_id,
             "max_tries": wish.max_tries,
             "expires": None if wish.expires is None else duration("expires", wish.expires),
             "idempotency_key": wish.idempotency_key,

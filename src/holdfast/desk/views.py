@@ -68,6 +68,7 @@ def task_view(task: Task) -> TaskView:
         queue=task.queue,
         priority=task.priority,
         tenant_id=task.tenant,
+        user_id=task.user_id,
         version=task.version,
         tags=list(task.tags),
         requires=list(task.requires),

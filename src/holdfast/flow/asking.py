@@ -124,7 +124,10 @@ class Asking(Flow):
         claimed = self._host.context.claimed
         tenant = claimed.lane.tenant if draft.tenant == "default" else draft.tenant
         ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
-        ask.draft = msgspec.structs.replace(draft, parent=self._lease.task, tenant=tenant)
+        user = claimed.user_id if draft.user_id is None else draft.user_id
+        ask.draft = msgspec.structs.replace(
+            draft, parent=self._lease.task, tenant=tenant, user_id=user
+        )
         return ask
 
     def _end_of(self, ask: Ask, call: Call[Any], one: One) -> Any:

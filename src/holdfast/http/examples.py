@@ -18,6 +18,7 @@ _TASK = {
     "queue": "money",
     "priority": 5,
     "tenant_id": "default",
+    "user_id": "u-512",
     "version": "",
     "tags": ["billing"],
     "requires": [],
@@ -82,7 +83,7 @@ def _checked(kind: Any, value: Any) -> Any:
 EXAMPLES: dict[Any, Any] = {
     kind: _checked(kind, value)
     for kind, value in {
-        shapes.NewTask: {"type": "shop:charge", "kwargs": {"order": 7}, "queue": "money"},
+        shapes.NewTask: {"type": "shop:charge", "kwargs": {"order": 7}, "user_id": "u-512"},
         shapes.TaskView: _TASK,
         shapes.TaskPage: {"data": [_TASK], "next_cursor": None, "has_more": False},
         shapes.Accepted: {"task": _TASK, "created": True},

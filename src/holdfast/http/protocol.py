@@ -77,6 +77,7 @@ class ClaimedTask(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     queue: str
     tenant_id: str
+    user_id: str | None
     priority: int
     attempt: int
     max_tries: int | None

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.answers import TaskFilter
 from holdfast.errors import InvalidInput
-from holdfast.tasks.task import TaskStatus
 
 __all__ = ["Stage", "first_stage", "read_cursor", "stage_after", "write_cursor"]
 
@@ -26,10 +26,12 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     fixed: dict[str, Any] = {}
     next: str | None = None
     skip: int = 1  # columns of a row that are not part of the position
+    of_user: bool = False
 
-    def parameters(self, position: Sequence[Any]) -> dict[str, Any]:
+    def parameters(self, filter: TaskFilter, position: Sequence[Any]) -> dict[str, Any]:
+        whose = {"user_id": filter.user_id} if self.of_user else {}
         names = (name for name, _ in self.keys)
-        return {**self.fixed, **dict(zip(names, position, strict=True))}
+        return {**self.fixed, **whose, **dict(zip(names, position, strict=True))}
 
 
 _NEWEST = (("before", UUID | None),)
@@ -37,6 +39,7 @@ _STAGES = {
     stage.name: stage
     for stage in (
         Stage(name="all", verb="list_tasks", keys=_NEWEST, start=(None,), skip=0),
+        Stage(name="user", verb="list_of_user", keys=_NEWEST, start=(None,), skip=0, of_user=True),
         Stage(name="waiting", verb="list_waiting", keys=_NEWEST, start=(None,), skip=0),
         Stage(name="running", verb="list_running", keys=_NEWEST, start=(None,), skip=0),
         *(
@@ -74,8 +77,10 @@ _STAGES = {
 }
 
 
-def first_stage(status: TaskStatus | None) -> tuple[Stage | None, Sequence[Any]]:
-    stage = _STAGES[status.value if status else "all"]
+def first_stage(filter: TaskFilter) -> tuple[Stage | None, Sequence[Any]]:
+    """A user's tasks are found by their own index, wherever they stand."""
+    status = filter.status.value if filter.status else "all"
+    stage = _STAGES["user" if filter.user_id is not None else status]
     return stage, stage.start
 
 
@@ -91,10 +96,12 @@ def write_cursor(stage: Stage, row: Sequence[Any]) -> str:
     return msgspec.json.encode([stage.name, *position]).decode()
 
 
-def read_cursor(cursor: str) -> tuple[Stage | None, Sequence[Any]]:
+def read_cursor(cursor: str, filter: TaskFilter) -> tuple[Stage | None, Sequence[Any]]:
     try:
         name, *position = msgspec.json.decode(cursor)
         stage = _STAGES[name]
+        if stage.of_user and filter.user_id is None:
+            raise ValueError(name)
         types = tuple(type for _, type in stage.keys)
         return stage, msgspec.convert(position, tuple[types])  # type: ignore[valid-type]
     except (ValueError, TypeError, KeyError, msgspec.MsgspecError):

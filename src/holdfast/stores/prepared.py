@@ -17,12 +17,13 @@ from holdfast.tasks.task import Draft
 __all__ = ["Prepared", "accepted", "columns", "used_before"]
 
 _WISHES = attrgetter(
-    "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "parent"
-)
-_NO_WISHES = (None,) * 8
+    "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "user_id",
+    "parent",
+)  # fmt: skip
+_NO_WISHES = (None,) * 9
 _REST = (
     "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
-    "lifetimes", "concurrency_keys", "parents",
+    "lifetimes", "concurrency_keys", "user_ids", "parents",
 )  # fmt: skip
 
 
@@ -100,6 +101,7 @@ def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
         "fingerprints": keys and [draft.fingerprint for draft in drafts],
         "lifetimes": keys and [draft.lifetime for draft in drafts],
         "concurrency_keys": _column(drafts, "concurrency_key"),
+        "user_ids": _column(drafts, "user_id"),
         "parents": _column(drafts, "parent"),
     }
 

@@ -25,6 +25,7 @@ from holdfast.stores.standing import Standings
 from holdfast.stores.steering import MOST_AT_ONCE
 from holdfast.stores.working import seconds_of
 from holdfast.tasks.lane import Lane
+from holdfast.tasks.names import check_user_id
 from holdfast.tasks.task import Attempt, Task, TaskStatus
 
 __all__ = ["CAP", "Views"]
@@ -76,14 +77,19 @@ class Views(Standings, Following):
         self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50
     ) -> Page:
         check_limit(limit)
+        if filter.user_id is not None:
+            check_user_id(filter.user_id)
         await self._look_up_lanes()
         # 0: tasks from a SQL prompt whose lane nobody has interned yet
         lanes = [0, *sorted(id for id, lane in list(self._lanes.items()) if _matches(filter, lane))]
-        stage, position = read_cursor(cursor) if cursor else first_stage(filter.status)
+        stage, position = read_cursor(cursor, filter) if cursor else first_stage(filter)
         ids: list[Any] = []
         while stage and len(ids) < limit:
             rows = await self._call(
-                stage.verb, lanes=lanes, limit=limit - len(ids), **stage.parameters(position)
+                stage.verb,
+                lanes=lanes,
+                limit=limit - len(ids),
+                **stage.parameters(filter, position),
             )
             ids += [row[0] for row in rows]
             if len(ids) == limit:
@@ -247,6 +253,7 @@ class Views(Standings, Following):
             progress_message=row[23],
             last_error=row[24],
             last_error_type=row[25],
+            user_id=row[26],
         )
 
 
@@ -260,7 +267,11 @@ def _matches(filter: TaskFilter, lane: Lane | Task) -> bool:
 
 
 def _fits(filter: TaskFilter, task: Task) -> bool:
-    """What no index knows."""
+    """What no index knows, and where one user's tasks stand: theirs does not know it."""
+    if filter.user_id is not None and (
+        filter.user_id != task.user_id or filter.status not in (None, task.status)
+    ):
+        return False
     text, error = filter.error, task.last_error or ""
     return (
         filter.error_type in (None, task.last_error_type)
@@ -277,6 +288,8 @@ def _within(after: datetime | None, at: datetime | None, before: datetime | None
 
 
 def _is_past(filter: TaskFilter, page: Sequence[Task]) -> bool:
-    """Whether all that follows ended even earlier: lists of one end have the newest first."""
-    last = page[-1].finished_at if page and filter.status else None
+    """Whether all that follows ended even earlier: lists of one end have the newest first, unless
+    they are of one user."""
+    in_order = filter.status and filter.user_id is None
+    last = page[-1].finished_at if page and in_order else None
     return bool(filter.ended_after and last and last + _SLACK < filter.ended_after)

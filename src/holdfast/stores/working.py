@@ -200,13 +200,13 @@ class Working(Base):
                 # One bad row must not wedge its lane: take the doubles out and ask again.
                 await self._driver.call("repair", lanes=ask["lanes"])
             else:
-                return (row[:14] if row[0] else None), row[14:]
+                return (row[:15] if row[0] else None), row[15:]
         raise stands_twice()
 
     async def _claimed(self, grant: UUID, columns: Sequence[Any] | None) -> list[Claimed]:
         if not columns:
             return []
-        *main, specials, max_tries, policies, parents, cancels, lefts, alones = columns
+        *main, specials, max_tries, policies, parents, cancels, lefts, alones, users = columns
         if not self._lanes.keys() >= set(main[1]):
             await self._look_up_lanes()
         lanes, uuid = self._lanes, self._driver.uuid
@@ -224,7 +224,7 @@ class Working(Base):
             for id, lane, np, _, fence, tries, payload in rows
         ]
         if specials:
-            more = zip(max_tries, policies, parents, cancels, lefts, alones, strict=True)
+            more = zip(max_tries, policies, parents, cancels, lefts, alones, users, strict=True)
             self._tell(claimed, dict(zip(self._uuids(specials), more, strict=True)))
             if parents.count(None) < len(parents):
                 await self._tell_roots(claimed)
@@ -267,7 +267,7 @@ class Working(Base):
         """Fill in what only a few tasks have."""
         for place, task in enumerate(claimed):
             if task.lease.task in specials:
-                max_tries, policy, parent, cancel, left, alone = specials[task.lease.task]
+                max_tries, policy, parent, cancel, left, alone, user = specials[task.lease.task]
                 claimed[place] = msgspec.structs.replace(
                     task,
                     max_tries=max_tries,
@@ -276,6 +276,7 @@ class Working(Base):
                     cancel_requested=bool(cancel),
                     expires_in=left,
                     alone=bool(alone),
+                    user_id=user,
                 )
 
     async def _settle(

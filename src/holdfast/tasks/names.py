@@ -19,6 +19,7 @@ __all__ = [
     "check_run_at",
     "check_tries",
     "check_type",
+    "check_user_id",
 ]
 
 PRIORITY_RANGE = (-32_000, 32_000)
@@ -26,6 +27,7 @@ _LONGEST_DELAY = timedelta(days=36_525)
 # What both databases hold and every page can show, whatever zone it was written in.
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9001, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,127}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@<>+-]{0,199}")
 
 
@@ -68,6 +70,18 @@ def check_key(what: str, key: str) -> str:
     if "\0" in key or (not key.isascii() and any("\ud800" <= c <= "\udfff" for c in key)):
         raise InvalidInput(f"{what} {key!r:.80} contains NUL or half a surrogate pair; remove it")
     return key
+
+
+def check_user_id(user_id: str) -> str:
+    """A person of the caller's own application: any text that a page and a line can show."""
+    if not isinstance(user_id, str) or not 1 <= len(user_id) <= 200:
+        raise InvalidInput(f"user_id must be a text of 1 to 200 characters, got {user_id!r:.80}")
+    if _CONTROL.search(user_id):
+        raise InvalidInput(
+            f"user_id {user_id!r:.80} contains a control character or half a surrogate pair; "
+            "remove it"
+        )
+    return user_id
 
 
 def check_priority(priority: int) -> int:

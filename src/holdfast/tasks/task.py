@@ -19,6 +19,7 @@ from holdfast.tasks.names import (
     check_run_at,
     check_tries,
     check_type,
+    check_user_id,
 )
 from holdfast.tasks.payload import check_payload
 from holdfast.tasks.retry import RetryPolicy
@@ -69,6 +70,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     unique: Literal["while_kept", "while_pending"] = "while_kept"
     fresh: timedelta | None = None  # the key is held until so long after a good end, and no other
     concurrency_key: str | None = None
+    user_id: str | None = None  # for whom it runs, in the words of the caller's application
     parent: UUID | None = None
     work: bytes | None = None  # its fingerprint, where the payload itself does not show it
 
@@ -102,6 +104,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             check_delay("fresh", self.fresh)
         if self.concurrency_key is not None:
             check_key("concurrency key", self.concurrency_key)
+        if self.user_id is not None:
+            check_user_id(self.user_id)
 
     @property
     def lane(self) -> Lane:
@@ -154,6 +158,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     payload: bytes
     max_tries: int | None = None
     retry: RetryPolicy | None = None
+    user_id: str | None = None
     parent: UUID | None = None
     root: UUID | None = None  # the topmost ancestor, where there is a parent
     cancel_requested: bool = False
@@ -227,6 +232,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     progress_message: str | None
     last_error: str | None
     last_error_type: str | None
+    user_id: str | None = None
 
     @property
     def lane(self) -> Lane:

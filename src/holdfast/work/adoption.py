@@ -119,6 +119,7 @@ def _claimed(draft: Draft, taking: Taking, root: UUID) -> Claimed:
         payload=draft.payload,
         max_tries=draft.max_tries or (policy.max_attempts if policy else None),
         retry=policy,
+        user_id=draft.user_id,
         parent=draft.parent,
         root=root,
         expires_in=None if draft.expires is None else draft.expires.total_seconds(),

@@ -182,6 +182,7 @@ def _shown(ask: Ask, task: Claimed, worker: RemoteWorker, lease: timedelta) -> C
         version=task.lane.version,
         queue=task.lane.queue,
         tenant_id=task.lane.tenant,
+        user_id=task.user_id,
         priority=task.priority,
         attempt=task.tries,
         max_tries=task.max_tries,

@@ -21,6 +21,7 @@ routes = Routes("dead letters")
 class Letters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: Label | None = None
     type: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    user_id: Label | None = None
     error: ErrorText | None = None
     error_type: Label | None = None
     ended_after: Instant | None = None

@@ -46,6 +46,7 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     type: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
     tag: Label | None = None
     tenant_id: Label | None = None
+    user_id: Label | None = None
     error: ErrorText | None = None
     error_type: Label | None = None
     created_after: Instant | None = None

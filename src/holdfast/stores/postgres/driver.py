@@ -220,6 +220,7 @@ class PostgresDriver:
         """The same as `accept`, for many plain tasks."""
         task = {"id": "ids", "lane": "lanes", "np": "nps", "payload": "payloads"}
         task |= {"max_tries": "max_tries", "policy": "policies", "parent": "parents"}
+        task |= {"user_id": "user_ids"}
         ready = {"id": "ids", "lane": "lanes", "np": "nps", "child": "children"}
         parents = parameters["parents"]
         given = {**parameters, "children": parents and [p is not None for p in parents]}

@@ -8,7 +8,7 @@ from holdfast.accept(
   :ids::uuid[], :lanes::int[], :nps::smallint[], :payloads::bytea[], :max_tries::smallint[],
   :policies::bytea[], :delays::float8[], :run_ats::timestamptz[], :expires::float8[],
   :keys::text[], :tenants::text[], :fingerprints::bytea[], :lifetimes::float8[],
-  :concurrency_keys::text[], :parents::uuid[]
+  :concurrency_keys::text[], :user_ids::text[], :parents::uuid[]
 )
 
 -- name: known

@@ -3,7 +3,7 @@ select held, conflicts, taken_ids, taken_by, key_conflicts, leased
 from holdfast.record(
   :id, :grant, :positions, :kinds, :names, :step_values, :consumed, :seen,
   :ids, :lanes, :nps, :payloads, :max_tries, :policies, :delays, :run_ats, :expires, :keys, :tenants,
-  :fingerprints, :lifetimes, :concurrency_keys, :parents, :worker, :taking, :lease, :most
+  :fingerprints, :lifetimes, :concurrency_keys, :user_ids, :parents, :worker, :taking, :lease, :most
 )
 
 -- name: record_step

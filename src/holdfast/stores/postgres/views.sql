@@ -2,7 +2,7 @@
 select
   t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
   t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
-  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type
+  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type, t.user_id
 from holdfast.tasks t
 where t.id = any (:ids)
 order by t.id desc
@@ -39,6 +39,19 @@ cross join lateral (
   select t.id
   from holdfast.task t
   where t.lane = l.lane and (:before::uuid is null or t.id < :before)
+  order by t.id desc
+  limit :limit
+) x
+order by x.id desc
+limit :limit
+
+-- name: list_of_user
+select x.id
+from unnest(:lanes::int[]) as l (lane)
+cross join lateral (
+  select t.id
+  from holdfast.task t
+  where t.user_id = :user_id and t.lane = l.lane and (:before::uuid is null or t.id < :before)
   order by t.id desc
   limit :limit
 ) x

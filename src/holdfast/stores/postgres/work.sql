@@ -47,13 +47,13 @@ from holdfast.lane l
 -- name: claim
 select
   ids, lanes, nps, seqs, fences, tries, payloads,
-  specials, max_tries, policies, parents, cancels, lefts, alones,
+  specials, max_tries, policies, parents, cancels, lefts, alones, user_ids,
   contended, is_full, next_due, lane_change, memory
 from holdfast.claim(:worker, :grant, :lanes, :turns, :want, :lease, :wait_gate, :durable, :memory)
 
 -- name: claimed
 select
-  id, lane, np, seq, fence, tries, payload, max_tries, policy, parent, cancel_requested, expires_in, alone
+  id, lane, np, seq, fence, tries, payload, max_tries, policy, parent, cancel_requested, expires_in, alone, user_id
 from holdfast.claimed(:worker, :grant)
 
 -- name: repair

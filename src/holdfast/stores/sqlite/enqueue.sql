@@ -42,10 +42,12 @@ from lane l
 
 -- name: task.add
 insert into task (
-  id, parent, created_at, run_at, expires_at, lane, np, max_tries, key, concurrency_key, policy, payload
+  id, parent, created_at, run_at, expires_at, lane, np, max_tries, key, concurrency_key, user_id,
+  policy, payload
 )
 values (
-  :id, :parent, :now, :run_at, :expires_at, :lane, :np, :max_tries, :key, :concurrency_key, :policy, :payload
+  :id, :parent, :now, :run_at, :expires_at, :lane, :np, :max_tries, :key, :concurrency_key, :user_id,
+  :policy, :payload
 )
 
 -- name: ready.add

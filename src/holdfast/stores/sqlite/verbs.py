@@ -151,6 +151,7 @@ VERBS: dict[str, Verb] = {
     "result": _statement("result"),
     "attempts": _statement("attempts"),
     "list_tasks": _procedure(views.list_tasks, page=True),
+    "list_of_user": _procedure(views.list_of_user, page=True),
     "list_ready": _procedure(views.list_ready, page=True),
     "list_scheduled": _procedure(views.list_scheduled, page=True),
     "list_blocked": _statement("list_blocked", {0: _uuid}, page=True),

@@ -2,7 +2,7 @@
 select
   t.id, t.type, t.status, t.queue, t.version, t.tags, t.requires, t.tenant_id, t.priority, t.try_count, t.max_tries,
   t.cancel_requested, t.idempotency_key, t.parent, t.reason, t.locked_by, t.lease_timeout, t.created_at, t.run_at,
-  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type
+  t.expires_at, t.started_at, t.finished_at, t.progress, t.progress_message, t.last_error, t.last_error_type, t.user_id
 from task_state t
 where t.id = :id
 
@@ -35,6 +35,13 @@ order by x.fence, x.seq nulls last
 select t.id
 from task t
 where t.lane = :lane and t.id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff')
+order by t.id desc
+limit :limit
+
+-- name: list.of_user
+select t.id
+from task t
+where t.user_id = :user_id and t.lane = :lane and t.id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff')
 order by t.id desc
 limit :limit
 

@@ -85,7 +85,7 @@ from (
     r.id, r.lane, r.np, r.seq, r.fence + 1 as fence, r.tries + 1 as tries,
     case when length(t.payload) <= 4096 then t.payload else x'' end as payload,
     t.cancel_requested or r.alone or t.max_tries is not null or t.policy is not null
-      or t.parent is not null or t.expires_at is not null as special
+      or t.parent is not null or t.expires_at is not null or t.user_id is not null as special
   from ready r
   cross join task t on t.id = r.id
   where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
@@ -101,7 +101,7 @@ where t.id = :id
 -- name: claim.special
 select
   t.id, t.max_tries, t.policy, t.parent, t.cancel_requested, (t.expires_at - :now) / 1e6,
-  (select l.alone from lease l where l.id = t.id)
+  (select l.alone from lease l where l.id = t.id), t.user_id
 from task t
 where t.id = :id
 
@@ -147,7 +147,7 @@ values (:gate, :n)
 -- name: claim.held
 select
   l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload, t.max_tries,
-  t.policy, t.parent, t.cancel_requested, (t.expires_at - :now) / 1e6, l.alone
+  t.policy, t.parent, t.cancel_requested, (t.expires_at - :now) / 1e6, l.alone, t.user_id
 from lease l
 cross join task t on t.id = l.id
 where l.grant_id = :grant and l.worker = :worker
@@ -157,7 +157,7 @@ where l.grant_id = :grant and l.worker = :worker
 select
   l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload,
   t.cancel_requested or l.alone or t.max_tries is not null or t.policy is not null
-    or t.parent is not null or t.expires_at is not null
+    or t.parent is not null or t.expires_at is not null or t.user_id is not null
 from lease l
 cross join task t on t.id = l.id
 where l.grant_id = :grant and l.worker = :worker

@@ -124,11 +124,13 @@ create table holdfast.task (
   cancel_requested boolean not null default false,
   key text,
   concurrency_key text,
+  user_id text,                            -- for whom it runs, in the words of the caller's application
   policy bytea,
   payload bytea not null
 );
 create index task_lane on holdfast.task (lane, id);
 create index task_parent on holdfast.task (parent) where parent is not null;
+create index task_user on holdfast.task (user_id, lane, id) where user_id is not null;
 
 create table holdfast.task_key (
   tenant text not null,

@@ -108,6 +108,7 @@ create function holdfast.accept(
   fingerprints bytea[],
   lifetimes float8[],
   concurrency_keys text[],
+  user_ids text[],
   parents uuid[],
   p_worker bigint default null,            -- who takes the first p_most of them at once, where nothing limits them
   p_grant uuid default null,
@@ -143,17 +144,18 @@ begin
   end if;
 
   insert into holdfast.task (
-    id, parent, created_at, run_at, expires_at, lane, np, max_tries, key, concurrency_key, policy, payload
+    id, parent, created_at, run_at, expires_at, lane, np, max_tries, key, concurrency_key, user_id, policy, payload
   )
   select
     a.id, a.parent, stamp,
     case when a.delay > 0 then stamp + make_interval(secs => a.delay) else a.run_at end,
     stamp + make_interval(secs => a.expires),
-    a.lane, a.np, a.max_tries, a.key, a.concurrency_key, a.policy, a.payload
+    a.lane, a.np, a.max_tries, a.key, a.concurrency_key, a.user_id, a.policy, a.payload
   from unnest(
-      ids, parents, delays, run_ats, expires, lanes, nps, max_tries, keys, concurrency_keys, policies, payloads
+      ids, parents, delays, run_ats, expires, lanes, nps, max_tries, keys, concurrency_keys, user_ids, policies,
+      payloads
     )
-    as a (id, parent, delay, run_at, expires, lane, np, max_tries, key, concurrency_key, policy, payload)
+    as a (id, parent, delay, run_at, expires, lane, np, max_tries, key, concurrency_key, user_id, policy, payload)
   where skipped = '{}' or a.id <> all (skipped);
 
   if p_most > 0 and keys is null and delays is null and run_ats is null and concurrency_keys is null then
@@ -343,7 +345,8 @@ create function holdfast.enqueue(
   tags text[] default '{}',
   requires text[] default '{}',
   tenant text default 'default',
-  version text default ''
+  version text default '',
+  user_id text default null
 )
 returns uuid
 language plpgsql
@@ -390,6 +393,10 @@ begin
   if length(idempotency_key) not between 1 and 255 or length(concurrency_key) not between 1 and 255 then
     raise exception 'holdfast: a key must have 1 to 255 characters' using errcode = 'invalid_parameter_value';
   end if;
+  if length(user_id) not between 1 and 200 or user_id ~ '[\u0001-\u001f\u007f-\u009f]' then
+    raise exception 'holdfast: user_id must have 1 to 200 characters, none of them a control character'
+      using errcode = 'invalid_parameter_value';
+  end if;
   if jsonb_typeof(args) is distinct from 'array' or jsonb_typeof(kwargs) is distinct from 'object' then
     raise exception 'holdfast: args must be a JSON array and kwargs a JSON object'
       using errcode = 'invalid_parameter_value';
@@ -432,6 +439,7 @@ begin
     array[substr(sha256(convert_to(type, 'UTF8') || decode('00', 'hex') || payload), 1, 16)],
     null,
     case when concurrency_key is not null then array[concurrency_key] end,
+    case when user_id is not null then array[user_id] end,
     null
   );
   if true = any (answer.conflicts) then

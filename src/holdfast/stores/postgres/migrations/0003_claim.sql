@@ -316,6 +316,7 @@ create function holdfast.claim(
   out cancels boolean[],
   out lefts float8[],                      -- seconds until it expires
   out alones boolean[],
+  out user_ids text[],
   out contended int,
   out is_full boolean,
   out next_due float8,
@@ -663,13 +664,14 @@ begin
         array_agg(c.parent) filter (where c.special) as parents,
         array_agg(c.cancel_requested) filter (where c.special) as cancels,
         array_agg(extract(epoch from c.expires_at - stamp)::float8) filter (where c.special) as lefts,
-        array_agg(c.alone) filter (where c.special) as alones
+        array_agg(c.alone) filter (where c.special) as alones,
+        array_agg(c.user_id) filter (where c.special) as user_ids
       into got
       from (
         select
-          l.*, t.payload, t.max_tries, t.policy, t.parent, t.cancel_requested, t.expires_at,
+          l.*, t.payload, t.max_tries, t.policy, t.parent, t.cancel_requested, t.expires_at, t.user_id,
           t.cancel_requested or l.alone or t.max_tries is not null or t.policy is not null
-            or t.parent is not null or t.expires_at is not null as special
+            or t.parent is not null or t.expires_at is not null or t.user_id is not null as special
         from leased l
         join holdfast.task t on t.id = any (array[l.id])
         offset 0
@@ -690,6 +692,7 @@ begin
       cancels := cancels || got.cancels;
       lefts := lefts || got.lefts;
       alones := alones || got.alones;
+      user_ids := user_ids || got.user_ids;
 
       durable := durable or coalesce(got.keyed, false) or (gates is not null and took > 0);
       if gates is not null and took > 0 then
@@ -972,14 +975,15 @@ end $$;
 create function holdfast.claimed(p_worker bigint, p_grant uuid)
 returns table (
   id uuid, lane int, np smallint, seq bigint, fence int, tries smallint, payload bytea, max_tries smallint,
-  policy bytea, parent uuid, cancel_requested boolean, expires_in float8, alone boolean
+  policy bytea, parent uuid, cancel_requested boolean, expires_in float8, alone boolean, user_id text
 )
 language sql
 stable
 as $$
   select
     l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload, t.max_tries,
-    t.policy, t.parent, t.cancel_requested, extract(epoch from t.expires_at - holdfast.clock())::float8, l.alone
+    t.policy, t.parent, t.cancel_requested, extract(epoch from t.expires_at - holdfast.clock())::float8, l.alone,
+    t.user_id
   from holdfast.lease l
   join holdfast.task t on t.id = l.id
   where l.grant_id = p_grant and l.worker = p_worker

@@ -424,6 +424,7 @@ create function holdfast.record(
   fingerprints bytea[],
   lifetimes float8[],
   concurrency_keys text[],
+  user_ids text[],
   parents uuid[],
   p_worker bigint,
   p_taking uuid,
@@ -466,7 +467,7 @@ begin
     into taken_ids, taken_by, key_conflicts
     from holdfast.accept(
       ids, lanes, nps, payloads, max_tries, policies, delays, run_ats, expires, keys, tenants,
-      fingerprints, lifetimes, concurrency_keys, parents, p_worker, p_taking, p_lease, p_most
+      fingerprints, lifetimes, concurrency_keys, user_ids, parents, p_worker, p_taking, p_lease, p_most
     ) a;
     if true = any (key_conflicts) then
       return;

@@ -27,6 +27,7 @@ select
   t.cancel_requested,
   t.key as idempotency_key,
   t.concurrency_key,
+  t.user_id,
   t.parent,
   w.waiting as reason,
   t.created_at,

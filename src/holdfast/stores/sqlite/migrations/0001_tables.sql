@@ -119,11 +119,13 @@ create table task (
   cancel_requested integer not null default 0,
   key text,
   concurrency_key text,
+  user_id text,                            -- for whom it runs, in the words of the caller's application
   policy blob,
   payload blob not null
 ) strict, without rowid;
 create index task_lane on task (lane, id);
 create index task_parent on task (parent) where parent is not null;
+create index task_user on task (user_id, lane, id) where user_id is not null;
 
 create table task_key (
   tenant text not null,

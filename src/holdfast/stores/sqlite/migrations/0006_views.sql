@@ -29,6 +29,7 @@ select
   t.cancel_requested,
   t.key as idempotency_key,
   t.concurrency_key,
+  t.user_id,
   t.parent,
   w.waiting as reason,
   t.created_at,
@@ -77,6 +78,7 @@ select
   s.cancel_requested,
   s.idempotency_key,
   s.concurrency_key,
+  s.user_id,
   case when s.parent is not null then lower(
     substr(hex(s.parent), 1, 8) || '-' || substr(hex(s.parent), 9, 4) || '-' || substr(hex(s.parent), 13, 4)
     || '-' || substr(hex(s.parent), 17, 4) || '-' || substr(hex(s.parent), 21)

@@ -210,10 +210,10 @@ def _answer(s: Session, columns: list[list[Any]]) -> list[list[Any] | None]:
     *main, flags = columns
     ids, *_, payloads = main
     if not ids:
-        return [None] * 14
+        return [None] * 15
     for place in (place for place, payload in enumerate(payloads) if not payload):
         payloads[place] = s.value("claim.payload", id=ids[place])
     if not any(flags):
-        return [*main, *[None] * 7]
+        return [*main, *[None] * 8]
     special = [id for id, flag in zip(ids, flags, strict=True) if flag]
     return [*main, *(list(c) for c in zip(*s.each("claim.special", id=special), strict=True))]

@@ -32,6 +32,7 @@ def accept(
     fingerprints: list[bytes] | None,
     lifetimes: list[float | None] | None,
     concurrency_keys: list[str | None] | None,
+    user_ids: list[str | None] | None,
     parents: list[UUID | None] | None,
     holder: dict[str, Any] | None = None,
     most: int = 0,
@@ -57,6 +58,7 @@ def accept(
         "expires_at": expires and [None if e is None else s.now + micros(e) for e in expires],
         "key": keys,
         "concurrency_key": concurrency_keys,
+        "user_id": user_ids,
         "parent": parents and [None if p is None else p.bytes for p in parents],
     }
     if skipped:

@@ -11,6 +11,7 @@ __all__ = [
     "events",
     "get",
     "list_ended",
+    "list_of_user",
     "list_ready",
     "list_scheduled",
     "list_tasks",
@@ -31,6 +32,14 @@ def list_tasks(
 ) -> list[tuple[Any, ...]]:
     start = before and before.bytes
     rows = s.each("list.tasks", lane=lanes, before=start, limit=limit)
+    return [(UUID(bytes=id),) for (id,) in sorted(rows, reverse=True)[:limit]]
+
+
+def list_of_user(
+    s: Session, *, lanes: list[int], user_id: str, before: UUID | None, limit: int
+) -> list[tuple[Any, ...]]:
+    start = before and before.bytes
+    rows = s.each("list.of_user", lane=lanes, user_id=user_id, before=start, limit=limit)
     return [(UUID(bytes=id),) for (id,) in sorted(rows, reverse=True)[:limit]]
 
 
