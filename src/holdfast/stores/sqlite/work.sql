@@ -78,19 +78,16 @@ where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
 -- name: claim.taken
 -- By columns: with each row that SQLite hands over, Python's threads take turns. Large payloads are left out.
 select
-  group_concat(hex(x.id)), group_concat(x.lane), group_concat(x.np), group_concat(x.seq),
-  group_concat(x.fence), group_concat(x.tries), group_concat(hex(x.payload)), group_concat(x.special)
-from (
-  select
-    r.id, r.lane, r.np, r.seq, r.fence + 1 as fence, r.tries + 1 as tries,
-    case when length(t.payload) <= 4096 then t.payload else x'' end as payload,
+  group_concat(hex(r.id)), group_concat(r.lane), group_concat(r.np), group_concat(r.seq),
+  group_concat(r.fence + 1), group_concat(r.tries + 1),
+  group_concat(case when length(t.payload) <= 4096 then hex(t.payload) else '' end),
+  group_concat(
     t.cancel_requested or r.alone or t.max_tries is not null or t.policy is not null
-      or t.parent is not null or t.expires_at is not null or t.user_id is not null as special
-  from ready r
-  cross join task t on t.id = r.id
-  where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
-  order by r.np, r.seq
-) x
+      or t.parent is not null or t.expires_at is not null or t.user_id is not null
+  )
+from ready r
+cross join task t on t.id = r.id
+where r.lane = :lane and (r.np, r.seq) <= (:np, :seq)
 having count(*) > 0
 
 -- name: claim.payload
@@ -161,7 +158,6 @@ select
 from lease l
 cross join task t on t.id = l.id
 where l.grant_id = :grant and l.worker = :worker
-order by l.np, l.seq
 
 -- name: repair
 delete from ready
