@@ -30,7 +30,7 @@ __all__ = ["Slots"]
 
 logger = logging.getLogger("holdfast.worker")
 
-_AHEAD = 0.1  # seconds within which what is taken ahead should start
+_AHEAD = 0.2  # seconds within which what is taken ahead should start
 _MOST_AHEAD = 2000
 _STALE_AHEAD = 0.5  # seconds after which it is handed back
 _LONGEST_TURN = 3_000  # microseconds after which a slot lets others have the event loop
