@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Observer
+from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed, TaskStatus
 from tests.work.bench import Bench, Watcher, until
 
@@ -79,6 +80,22 @@ async def test_more_is_claimed_while_what_was_claimed_before_still_runs(bench: B
         tasks = await app.dispatch_many([compute.call(i) for i in range(12_000)])
         await tasks[-1].result(timeout=60)
     assert max(left) > 100, "it does not wait until its slots are all that it has"
+
+
+async def test_functions_that_only_compute_are_not_hoarded(bench: Bench) -> None:
+    """They run one by one, however many slots there are: others may be free for the rest."""
+    watcher = Watcher()
+    app = bench.new_app(observers=[watcher])
+
+    @app.durable
+    async def compute(i: int) -> None:
+        time.sleep(0.001)  # noqa: ASYNC251
+
+    async with bench.worker(app, max_concurrency=100):
+        tasks = await app.dispatch_many([compute.call(i) for i in range(3000)])
+        await tasks[-1].result(timeout=60)
+    ends = [one.settlement.verdict for _, batch, _ in watcher.of("settled") for one in batch]
+    assert ends.count(Verdict.HANDED_BACK) < 300, "what was taken ahead started soon"
 
 
 async def test_nothing_is_taken_ahead_from_a_limited_lane(bench: Bench) -> None:

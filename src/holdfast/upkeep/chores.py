@@ -19,6 +19,7 @@ __all__ = ["Upkeeping", "chores"]
 
 _MINUTE = timedelta(minutes=1)
 _MANY = 5000
+_LATE = 20.0  # seconds that the numbers may take their time
 _OVERDUE = 5.0  # seconds that something may outlive its time in a queue that nobody serves
 _NET = 60.0  # seconds between looks for what no hint and no claim has moved
 _QUIET = timedelta(seconds=10)  # within which whoever ended a parent cancels its children
@@ -103,14 +104,18 @@ def chores(
         if not await store.take_turn("cleanup", settings.cleanup_interval):
             return 0
         kept = settings.retention, settings.dead_letter_retention
-        await gently(lambda: store.cleanup(kept[0], dead_letters=kept[1], batch=BATCH), BATCH)
+        await gently(
+            lambda: store.cleanup(kept[0], dead_letters=kept[1], batch=BATCH),
+            BATCH,
+            patience=settings.cleanup_interval.total_seconds() / 2,
+        )
         await store.forget_workers()
         return 0
 
     async def roll_up() -> int:
         """On one worker at a time."""
         if await store.take_turn("numbers", _MINUTE / 2):
-            await gently(lambda: store.roll_up(_MANY), _MANY)
+            await gently(lambda: store.roll_up(_MANY), _MANY, patience=_LATE)
         return 0
 
     often = settings.recovery_interval.total_seconds()

@@ -34,15 +34,18 @@ async def keep(chores: Iterable[Chore]) -> None:
             group.create_task(_keep(chore))
 
 
-async def gently(sweep: Callable[[], Awaitable[int]], full: int) -> None:
+async def gently(sweep: Callable[[], Awaitable[int]], full: int, *, patience: float) -> None:
     """Pass after pass while they are full, with a fifth of the time: nobody waits for what they do,
-    and the work goes on beside them."""
+    and the work goes on beside them. After so many seconds without a rest: what comes faster than
+    a fifth of the time can do would pile up for ever."""
     loop = asyncio.get_running_loop()
+    over = loop.time() + patience
     for _ in range(_MOST_GENTLE):
         began = loop.time()
         if await sweep() < full:
             break
-        await asyncio.sleep(_REST * (loop.time() - began))
+        now = loop.time()
+        await asyncio.sleep(max(0.0, min(_REST * (now - began), over - now)))
 
 
 async def _keep(chore: Chore) -> None:

@@ -30,7 +30,7 @@ __all__ = ["Slots"]
 
 logger = logging.getLogger("holdfast.worker")
 
-_AHEAD = 0.1  # seconds within which what is taken ahead should start
+_AHEAD = 0.2  # seconds within which what is taken ahead should start
 _MOST_AHEAD = 2000
 _STALE_AHEAD = 0.5  # seconds after which it is handed back
 _LONGEST_TURN = 3_000  # microseconds after which a slot lets others have the event loop
@@ -72,7 +72,7 @@ class Slots:
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
         self.awake = Awake()
         self._returning: deque[asyncio.Future[None]] = deque()
-        self._average = 0.0  # seconds that an attempt takes, lately
+        self._average = 0.0  # seconds from one attempt's end to the next one's, lately
         self._low = 0  # of those taken ahead: when so few are left, more are claimed
         self._closed = False
         self._waking = False  # a slot is about to look
@@ -121,7 +121,7 @@ class Slots:
         have = self.occupied + len(self._ahead)
         ahead = 0
         if self._average > 0:
-            ahead = min(_MOST_AHEAD, int(self.count / self._average * _AHEAD))
+            ahead = min(_MOST_AHEAD, int(_AHEAD / self._average))
         self._low = ahead // 2  # while they run, the store looks for the others
         if have >= self.count and len(self._ahead) > self._low:
             return 0, 0
@@ -155,7 +155,7 @@ class Slots:
         before = self._loop.time() - _STALE_AHEAD
         if stale := self._ahead.stale(before, is_full=self.occupied >= self.count):
             # They take longer than was thought: else the same ones came and went for ever.
-            self._average = max(2 * self._average, _STALE_AHEAD)
+            self._average = max(2 * self._average, _STALE_AHEAD / self.count)
         for task in stale:
             self._put_down(task)
 
@@ -296,7 +296,9 @@ class Slots:
             self.holding.drop([attempt.claimed.lease])
             return
         seconds = max(now - attempt.started, 1) / 1_000_000
-        self._average = 0.9 * self._average + 0.1 * seconds if self._average else seconds
+        # By how many ran beside it, not by the slots: functions that only compute run one by one.
+        pace = seconds / (len(self._running) + 1)
+        self._average = 0.9 * self._average + 0.1 * pace if self._average else pace
         if attempt.committed:
             self.released(attempt, settlement)
         else:
