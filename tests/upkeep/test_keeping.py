@@ -5,26 +5,9 @@ import asyncio
 from holdfast.upkeep.keeping import gently
 
 
-async def test_long_chores_leave_most_of_the_time_to_the_work() -> None:
-    busy, passes = 0.0, iter([10, 10, 10, 9])
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-
-    async def sweep() -> int:
-        nonlocal busy
-        since = loop.time()
-        await asyncio.sleep(0.02)
-        busy += loop.time() - since
-        return next(passes)
-
-    await gently(sweep, 10, patience=60)
-    assert next(passes, None) is None, "a pass that is not full is the last"
-    assert (loop.time() - began) / busy > 3
-
-
-async def test_chores_that_fall_behind_rest_no_more() -> None:
-    busy, passes = 0.0, iter([10] * 30 + [9])
-    loop = asyncio.get_running_loop()
+async def times_longer_than_its_passes(passes: int, patience: float) -> float:
+    """How long all of it takes, for so many passes of which the last is not full."""
+    loop, busy, left = asyncio.get_running_loop(), 0.0, iter([10] * (passes - 1) + [9])
     began = loop.time()
 
     async def sweep() -> int:
@@ -32,8 +15,17 @@ async def test_chores_that_fall_behind_rest_no_more() -> None:
         since = loop.time()
         await asyncio.sleep(0.01)
         busy += loop.time() - since
-        return next(passes)
+        return next(left)
 
-    await gently(sweep, 10, patience=0.1)
-    assert next(passes, None) is None
-    assert (loop.time() - began) / busy < 3, "what comes faster would pile up for ever"
+    await gently(sweep, 10, patience=patience)
+    assert next(left, None) is None, "a pass that is not full is the last"
+    return (loop.time() - began) / busy
+
+
+async def test_long_chores_leave_most_of_the_time_to_the_work() -> None:
+    assert await times_longer_than_its_passes(6, patience=60) > 3
+
+
+async def test_chores_that_fall_behind_rest_no_more() -> None:
+    """What comes faster would pile up for ever."""
+    assert await times_longer_than_its_passes(30, patience=0.1) < 3

@@ -103,9 +103,9 @@ def chores(
         """On one worker at a time, however many there are."""
         if not await store.take_turn("cleanup", settings.cleanup_interval):
             return 0
-        kept = settings.retention, settings.dead_letter_retention
+        letters = settings.dead_letter_retention
         await gently(
-            lambda: store.cleanup(kept[0], dead_letters=kept[1], batch=BATCH),
+            lambda: store.cleanup(settings.retention, dead_letters=letters, batch=BATCH),
             BATCH,
             patience=settings.cleanup_interval.total_seconds() / 2,
         )
