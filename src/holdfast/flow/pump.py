@@ -267,7 +267,8 @@ class Pump:
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run
-        self._arrivals.ran.append((ask, await ask.run(ask.key)))
+        recorded = await ask.run(ask.key)
+        self._arrivals.ran.append((ask, recorded))
 
     def _stepped(self, step: "asyncio.Task[None]") -> None:
         self._arrivals.under_way.discard(step)

@@ -57,9 +57,10 @@ class Pool:
         over = asyncio.get_running_loop().time() + within
         if self._lent < self._size:
             self._lent += 1
-        elif conn := await self._turn(over):
+        elif (conn := await self._turn(over)) and not conn.is_closed():
             return conn
         try:
+            self.check()
             return await self._new(over)
         except BaseException:
             self._hand_on(None)
@@ -88,7 +89,10 @@ class Pool:
                 return await turn
         except BaseException:
             if turn.done() and not turn.cancelled():  # it came at the last moment
-                self._hand_on(turn.result())
+                if conn := turn.result():
+                    self.take_back(conn)
+                else:
+                    self._hand_on(None)
             raise
 
     def _hand_on(self, conn: asyncpg.Connection | None) -> None:
