@@ -8,14 +8,21 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 import asyncpg
 import uvloop
+from tests.contract.acts import DONE, MINUTE, WORKER, claim_one, draft, put_one
 from tests.servers import Postgres, fresh_database
 
-from bench.measure import Ratio, report
+from bench.measure import Ratio, report, spent
 from holdfast import Holdfast, current, durable
+from holdfast.answers import Step, Taking
+from holdfast.ids import new_grant
+from holdfast.stores.opening import open_store
+from holdfast.stores.sql import SqlStore
+from holdfast.tasks.task import Lease
 
 ROUNDS = 5
 STEPS, MANY, CHAIN, FAN, LONG = 200, 100, 100, 1000, 10_000
@@ -64,6 +71,38 @@ async def long(count: int) -> None:
     marks["again"] = (began, time.perf_counter())
 
 
+class Alone:
+    """The store's own part of a step and of a child, called without a function around it: what no
+    engine on this store can go below."""
+
+    def __init__(self, store: SqlStore, lease: Lease) -> None:
+        self._store, self._lease, self._position = store, lease, 0
+
+    @classmethod
+    @asynccontextmanager
+    async def on(cls, url: str) -> AsyncIterator["Alone"]:
+        store = await open_store(url)
+        await put_one(store, "flows:alone")
+        yield cls(store, (await claim_one(store)).lease)
+        await store.close()
+
+    async def step(self) -> None:
+        await self._store.record(self._lease, [self._entry("step")])
+
+    async def child(self) -> None:
+        taking = Taking(worker=WORKER, grant=new_grant(), lease=MINUTE, most=1)
+        child = draft("flows:alone", parent=self._lease.task)
+        entries = [self._entry("came"), self._entry("child")]
+        written = await self._store.record(self._lease, entries, children=[child], taking=taking)
+        assert written.leased == {child.id}
+        ended = [(Lease(child.id, taking.grant, 1), DONE)]
+        assert not await self._store.settle(ended, is_awake=lambda parent: True)
+
+    def _entry(self, kind: str) -> Step:
+        self._position += 1
+        return Step(position=self._position, kind=kind, name=kind, value=b"null")
+
+
 @asynccontextmanager
 async def serving(url: str) -> AsyncIterator[Holdfast]:
     async with Holdfast.bootstrap(url, serve=True, max_concurrency=200, poll_interval=0.05) as app:
@@ -71,24 +110,29 @@ async def serving(url: str) -> AsyncIterator[Holdfast]:
 
 
 async def measured(name: str, url: str, commits: Commits) -> list[Ratio]:
-    async with serving(url) as app:
+    async with serving(url) as app, Alone.on(url) as alone:
         await commits(20)
         await (await app.dispatch(steps, 20)).result()
-        rounds = [await one_round(app, commits) for _ in range(ROUNDS)]
+        rounds = [await one_round(app, commits, alone) for _ in range(ROUNDS)]
         joined = await (await app.dispatch(fan, FAN)).result()
         replay = await replayed(app)
-    commit, step, many, child = (statistics.median(column) for column in zip(*rounds, strict=True))
-    to_commit, to_one, to_commits = (
-        statistics.median(column)
-        for column in zip(
-            *((step / c, step / m, child / c) for c, step, m, child in rounds), strict=True
-        )
+    commit, step, many, child, lone_step, lone_child = map(
+        statistics.median, zip(*rounds, strict=True)
+    )
+    to_one = statistics.median(r.step / r.many for r in rounds)
+    to_commit, to_commits, least, least_of_child = (
+        statistics.median(getattr(r, name) / r.commit for r in rounds)
+        for name in ("step", "child", "lone_step", "lone_child")
     )
     ms = 1e3
     return [
         Ratio(
             what=f"{name}: an inline step to a bare commit",
             ours=step * ms, reference=commit * ms, ratio=to_commit, most=1.5, unit=" ms",
+        ),
+        Ratio(
+            what=f"{name}:   of that, the store alone",
+            ours=lone_step * ms, reference=commit * ms, ratio=least, unit=" ms",
         ),
         Ratio(
             what=f"{name}: steps of {MANY} functions to those of one",
@@ -98,19 +142,42 @@ async def measured(name: str, url: str, commits: Commits) -> list[Ratio]:
             what=f"{name}: a child in a chain, to bare commits",
             ours=child * ms, reference=commit * ms, ratio=to_commits, most=4, unit=" ms",
         ),
+        Ratio(
+            what=f"{name}:   of that, the store alone",
+            ours=lone_child * ms, reference=commit * ms, ratio=least_of_child, unit=" ms",
+        ),
         _within(f"{name}: fan-out and join of {FAN}", joined * ms, 1000),
         _within(f"{name}: replay of 1,000 of {LONG:,} steps", replay * ms, 100),
     ]  # fmt: skip
 
 
-async def one_round(app: Holdfast, commits: Commits) -> tuple[float, float, float, float]:
-    """Seconds for a bare commit, a step, a step among those of many functions, and a child."""
+class Round(NamedTuple):
+    """Seconds for a bare commit, a step, a step among those of many functions, a child; and what
+    the store alone takes for a step and for a child."""
+
+    commit: float
+    step: float
+    many: float
+    child: float
+    lone_step: float
+    lone_child: float
+
+
+async def one_round(app: Holdfast, commits: Commits, alone: Alone) -> Round:
     commit = await commits(STEPS) / STEPS
-    (alone,) = await spans(app, 1)
+    lone_step = await spent(lambda: _times(STEPS, alone.step)) / STEPS
+    lone_child = await spent(lambda: _times(CHAIN, alone.child)) / CHAIN
+    ((began, ended),) = await spans(app, 1)
     many = await spans(app, MANY)
     together = max(ended for _, ended in many) - min(began for began, _ in many)
     links = await (await app.dispatch(chain, CHAIN)).result() / CHAIN
-    return commit, (alone[1] - alone[0]) / STEPS, together / (MANY * STEPS), links
+    step, each = (ended - began) / STEPS, together / (MANY * STEPS)
+    return Round(commit, step, each, links, lone_step, lone_child)
+
+
+async def _times(count: int, call: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(count):
+        await call()
 
 
 async def spans(app: Holdfast, count: int) -> list[tuple[float, float]]:

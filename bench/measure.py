@@ -12,7 +12,7 @@ Rate = Callable[[], Awaitable[float]]
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured against what, and what is promised: at least, or at most."""
+    """What was measured against what, and what is promised: at least, at most, or nothing."""
 
     what: str
     ours: float
@@ -62,9 +62,11 @@ def report(ratios: list[Ratio]) -> bool:
 
 
 def line(ratio: Ratio) -> str:
-    bound = f">= {ratio.least}" if ratio.least is not None else f"<= {ratio.most}"
+    bound = "" if ratio.most is None else f"<= {ratio.most}  "
+    if ratio.least is not None:
+        bound = f">= {ratio.least}  "
     own, limit = (f"{value:,.0f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
     if ratio.unit != "/s" or ratio.reference < 10:
         own, limit = (f"{value:.2f}{ratio.unit}" for value in (ratio.ours, ratio.reference))
-    mark = "ok" if ratio.held else "MISSED"
-    return f"{ratio.what:62}{own:>12}{limit:>12}{ratio.ratio:>8.2f}  {bound}  {mark}"
+    mark = "" if not bound else "ok" if ratio.held else "MISSED"
+    return f"{ratio.what:62}{own:>12}{limit:>12}{ratio.ratio:>8.2f}  {bound}{mark}".rstrip()
