@@ -149,7 +149,7 @@ class Context:
     @property
     def flow(self) -> "Asking | None":
         """What the function asked for so far; None where it can ask for nothing."""
-        return None if self._in_step else self.keeper.flow
+        return None if self._outer is not None else self.keeper.flow
 
     @property
     def may_ask(self) -> bool:

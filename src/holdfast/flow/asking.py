@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import copy_context
 from functools import lru_cache, partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,13 +18,13 @@ from holdfast.executors.failures import failure_of
 from holdfast.executors.thread import ThreadKeeper
 from holdfast.flow.asks import Ask, Join
 from holdfast.flow.blocking import Blocking
-from holdfast.flow.entries import One, digest_of
+from holdfast.flow.entries import Key, One, Recorded, digest_of
 from holdfast.flow.flow import Flow
 from holdfast.function import Call
 from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.signature import Signature
-from holdfast.tasks.task import Failure, TaskStatus
+from holdfast.tasks.task import TaskStatus
 
 __all__ = ["Asking", "Child"]
 
@@ -165,37 +165,43 @@ class Asking(Flow):
     ) -> Any:
         """Run it here, once; afterwards its result is known."""
         check_key("step name", name)
-        await self.check_open()
+        if self.closed:
+            await self.check_open()
         digest, told = digest_of(args, kwargs), f"step {name}"[:200]
+        makeup = _makeup(function)
         errors: list[BaseException] = []
 
-        async def run() -> bytes | Failure:
+        async def run(key: Key) -> Recorded:
             inside = self._host.context.inside_step()
             token = running.set(inside)
             try:
-                return encode(await self._called(partial(function, *args, **kwargs), inside))
+                if makeup.is_async:
+                    value = await function(*args, **kwargs)
+                else:
+                    value = await self._in_thread(partial(function, *args, **kwargs), inside)
+                return Recorded(key, msgspec.Raw(encode(value)))
             except (Exception, SystemExit, KeyboardInterrupt) as error:
                 errors.append(error)
-                return failure_of(error)
+                return Recorded(key, failure=failure_of(error))
             finally:
                 running.reset(token)
 
+        one: Recorded | One
+        ask: Ask | None
         if self.can_run_here():
-            ask, one = await self.run_here(told, digest, run)
+            one, ask = await self.run_here(told, digest, run)
         else:
             ask = self.ask("step", told, digest)
-            ask.run, ask.lasts = run, not _is_async(function)
+            ask.run, ask.lasts = run, not makeup.is_async
             one = await self.begin(ask)
-        if one.failure is not None:
+        if one.failure is not None and ask is not None:
             failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
             raise self.raises(failed, ask)
-        return _result(function, bytes(one.result))
+        # As its annotation says: the same when it ran just now and when it is replayed.
+        return decode(bytes(one.result), makeup.returns)
 
-    async def _called(self, call: partial[Any], inside: Context) -> Any:
-        """Sync functions in a thread: they may block. One that cannot be stopped is told."""
-        function = call.func
-        if _is_async(function):
-            return await call()
+    async def _in_thread(self, call: partial[Any], inside: Context) -> Any:
+        """Sync functions may block. One that cannot be stopped is told."""
         variables = copy_context()
         inside.keeper = keeper = ThreadKeeper(inside.keeper, inside)
 
@@ -229,22 +235,26 @@ class Asking(Flow):
         await self.start_anew(payload)
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
+class _Makeup(NamedTuple):
+    """Of a function that runs as a step."""
+
+    is_async: bool
+    returns: Any
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "_Makeup":
+        is_async = iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
+        try:
+            return cls(is_async, Signature(function).returns)
+        except (TypeError, ValueError):  # builtins have no signature
+            return cls(is_async, Any)
 
 
-def _result(function: Callable[..., Any], data: bytes) -> Any:
-    """As the function's annotation says: the same when it ran just now and when it is replayed."""
+_known = lru_cache(1024)(_Makeup.of)
+
+
+def _makeup(function: Callable[..., Any]) -> _Makeup:
     try:
-        signature = _signature(function)
+        return _known(function)
     except TypeError:  # cannot be hashed
-        signature = None
-    return signature.result(data) if signature else decode(data)
-
-
-@lru_cache(1024)
-def _signature(function: Callable[..., Any]) -> Signature | None:
-    try:
-        return Signature(function)
-    except (TypeError, ValueError):  # builtins have none
-        return None
+        return _Makeup.of(function)

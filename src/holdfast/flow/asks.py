@@ -37,7 +37,7 @@ class Ask(asyncio.Future[One]):
         self.seconds: float | None = None
         self.due: float | None = None  # by the clock of the event loop
         self.act: Callable[[], None] | None = None  # what an expired timer does
-        self.run: Callable[[], Any] | None = None  # the step itself
+        self.run: Callable[[Key], Any] | None = None  # the step itself
         self.running: asyncio.Task[Any] | None = None
         self.lasts = False  # it cannot be stopped: it has a thread
         self.join: Join | None = None

@@ -14,7 +14,7 @@ from holdfast.executors.coroutine import CoroutineExecutor
 from holdfast.flow.asking import Asking
 from holdfast.flow.asks import Ask
 from holdfast.flow.branches import watching
-from holdfast.flow.entries import One
+from holdfast.flow.entries import Recorded
 from holdfast.flow.parking import disagreement
 from holdfast.function import Function
 from holdfast.ids import new_grant
@@ -94,7 +94,7 @@ class _Replay(Asking):
             await self._stir.wait()
         return None
 
-    async def run_here(self, name: str, digest: str, run: Any) -> tuple[Ask, One]:
+    async def run_here(self, name: str, digest: str, run: Any) -> tuple[Recorded, Ask | None]:
         self.told(f"it goes on with {name}")
         await self.loop.create_future()
         raise AssertionError("unreachable")

@@ -125,10 +125,11 @@ _encoder = msgspec.json.Encoder()
 
 
 def write(position: int, entry: Entry) -> Step:
-    kind = name = type(entry).__name__.lower()
+    value = _encoder.encode(entry)
     if isinstance(entry, Asked | Recorded):
-        kind, name = entry.what, entry.key.name
-    return Step(position=position, kind=kind, name=name[:200], value=_encoder.encode(entry))
+        return Step(position=position, kind=entry.what, name=entry.key.name[:200], value=value)
+    kind = type(entry).__name__.lower()
+    return Step(position=position, kind=kind, name=kind, value=value)
 
 
 def read(step: Step) -> Entry:

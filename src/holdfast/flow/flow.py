@@ -14,9 +14,9 @@ from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
 from holdfast.flow.ending import Ending
-from holdfast.flow.entries import Abandoned, Key, One, Recorded
+from holdfast.flow.entries import Abandoned, Key, Recorded
 from holdfast.flow.parking import disagreement, parked
-from holdfast.flow.pump import TIMEOUT, Step, one_of, outside, ran
+from holdfast.flow.pump import TIMEOUT, Step, outside
 from holdfast.tasks.lifecycle import Anew
 from holdfast.tasks.payload import check_payload
 
@@ -44,14 +44,18 @@ class Flow(Ending):
 
     def ask(self, kind: Kind, name: str, digest: str = "") -> Ask:
         """To be awaited, once it is filled in and `begin` was called with it."""
+        return Ask(self, kind, self._key(name, digest, acts=kind != "timer"))
+
+    def _key(self, name: str, digest: str, *, acts: bool = True) -> Key:
+        """`acts`: by asking for this, the function does something about what failed."""
         if self.closed:
             raise PutDown
         branch = self.branch
-        ask = Ask(self, kind, branch.key(name, digest))
-        self._asked.add(ask.key)
-        if self._faults.open and kind != "timer":
+        key = branch.key(name, digest)
+        self._asked.add(key)
+        if acts and self._faults.open:
             self._faults.acted(branch)
-        return ask
+        return key
 
     def begin(self, ask: Ask) -> Ask:
         begun = self._history.begun.get(ask.key)
@@ -123,35 +127,31 @@ class Flow(Ending):
         self.begin(ask)
         return handle
 
-    async def run_here(self, name: str, digest: str, run: Step) -> tuple[Ask, One]:
-        """A step of a function that does nothing else meanwhile."""
-        ask = self.ask("step", name, digest)
-        if self._recording.decides:
-            await self._ours(self._recording.flush())
-        recorded = await ran(ask.key, run)
-        position = ask.position = self._recording.add(recorded, decides=True)
-        # A failure is written with what comes next: if nothing does, the step runs again.
-        if recorded.failure is None:
-            await self._written()
-        else:
+    async def run_here(self, name: str, digest: str, run: Step) -> tuple[Recorded, Ask | None]:
+        """A step of a function that does nothing else meanwhile; the ask where it failed."""
+        key, recording = self._key(name, digest), self._recording
+        if recording.decides:
+            await self._ours(recording.flush())
+        recorded = await run(key)
+        position = recording.add(recorded, decides=True)
+        if recorded.failure is not None:
+            # It is written with what comes next: if nothing does, the step runs again.
+            ask = Ask(self, "step", key)
+            ask.position = position
             self._faults.reached([ask], [ask])
-        return ask, one_of(recorded, position)
-
-    async def _written(self) -> None:
+            return recorded, ask
         try:
-            await self._recording.write()
+            await recording.write()
         except (asyncio.CancelledError, StoreUnreachable) as error:
-            await self._ours(self._recording.flush())
+            await self._ours(recording.flush())
             if isinstance(error, asyncio.CancelledError):
                 raise
         except HoldfastError as error:
             self._cannot_go_on(error)
+        return recorded, None
 
     def can_run_here(self) -> bool:
-        history = self._history
-        return (
-            self.is_alone() and history.is_exhausted and not history.has_spare and not self.closed
-        )
+        return not (self.open or self._branches or self.closed) and self._history.is_over
 
     async def _ours(self, work: Any) -> Any:
         """Not the function's own: it is done also where the function is cancelled meanwhile."""

@@ -176,9 +176,9 @@ class History:
         return self._at == len(self._batches) and not self._passed
 
     @property
-    def has_spare(self) -> bool:
-        """Whether there are answers that may never be asked for again."""
-        return bool(self._spare)
+    def is_over(self) -> bool:
+        """Whether it has nothing more to tell, not even answers that may never be asked for."""
+        return self._at == len(self._batches) and not (self._passed or self._spare)
 
     def value(self, key: Key) -> Recorded | None:
         return self._values.get(key)

@@ -34,12 +34,11 @@ from holdfast.flow.parking import disagreement, parked
 from holdfast.flow.recording import Recording, surely
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Waiting
-from holdfast.tasks.task import Failure
 
-__all__ = ["TIMEOUT", "Pump", "Step", "has_failed", "one_of", "outside", "ran"]
+__all__ = ["TIMEOUT", "Pump", "Step", "has_failed", "outside"]
 
 logger = logging.getLogger("holdfast.flow")
-Step = Callable[[], Awaitable[bytes | Failure]]
+Step = Callable[[Key], Awaitable[Recorded]]
 TIMEOUT = "timeout in"  # how timers of asyncio are named
 _DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
@@ -268,8 +267,7 @@ class Pump:
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run
-        recorded = await ran(ask.key, ask.run)
-        self._arrivals.ran.append((ask, recorded))
+        self._arrivals.ran.append((ask, await ask.run(ask.key)))
 
     def _stepped(self, step: "asyncio.Task[None]") -> None:
         self._arrivals.under_way.discard(step)
@@ -285,7 +283,7 @@ class Pump:
         for ask, what in come:
             if isinstance(what, Recorded):
                 ask.position = self._recording.add(what, decides=True)
-                ones.append((ask, one_of(what, ask.position)))
+                ones.append((ask, _one_of(what, ask.position)))
             else:
                 ones.append((ask, what))
         for ask, _ in come:
@@ -347,14 +345,7 @@ def has_failed(kind: str, one: One) -> bool:
     return one.how in ("failed", "cancelled") or (one.how == "due" and kind != "sleep")
 
 
-async def ran(key: Key, run: Step) -> Recorded:
-    result = await run()
-    if isinstance(result, Failure):
-        return Recorded(key, failure=result)
-    return Recorded(key, result=msgspec.Raw(result))
-
-
-def one_of(recorded: Recorded, position: int) -> One:
+def _one_of(recorded: Recorded, position: int) -> One:
     how: Any = "done" if recorded.failure is None else "failed"
     return One(position, how, recorded.result, recorded.failure)
 

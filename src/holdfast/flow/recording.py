@@ -79,10 +79,13 @@ class Recording:
     async def write(self) -> None:
         """As `flush`, for a function that does nothing else meanwhile, and without a task of our
         own. Where it is cancelled, or no answer comes, it may be written: `flush` makes sure."""
-        async with self._busy:
+        await self._busy.acquire()
+        try:
             steps, consumed = self._pending.copy(), self._consumed.copy()
             await self._store.record(self._lease, steps, consumed=consumed)
             self._forget(steps, consumed)
+        finally:
+            self._busy.release()
 
     def _forget(self, steps: Sequence[Step], consumed: Sequence[UUID]) -> None:
         """They are written."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from inspect import isawaitable
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
-from holdfast.context import Asking, entered
+from holdfast.context import Asking, running
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.flow.asking import Child
 from holdfast.flow.blocking import Blocking
@@ -126,7 +126,7 @@ def patched(name: str) -> bool:
 
 
 def _flow(what: str) -> Asking:
-    attempt = entered()
+    attempt = running.get()
     if attempt is None:
         raise HoldfastError(f"{what} works inside a durable function, in a worker")
     flow = attempt.flow

@@ -31,7 +31,7 @@ from holdfast.tasks.task import Draft, Lease, TaskStatus
 
 __all__ = ["Flows"]
 
-_ROUND_ABOUT = 128 * 1024  # bytes: the names, and how a failure came about
+_MOST = MAX_SIZE + 128 * 1024  # bytes: a result, with names, and how a failure came about
 _Steps = tuple[Lease, Sequence[Step]]
 _Verdict = tuple[bool, Sequence[int] | None]
 _HELD: _Verdict = (True, None)
@@ -139,7 +139,7 @@ class Flows(Producing):
             name=step.name,
             step_value=step.value,
         )
-        return any(row[0] for row in rows)
+        return bool(rows and rows[0][0])
 
     async def news(self, task: UUID, children: Sequence[UUID]) -> News:
         ((wakes, *rest),) = await self._call("news", id=task, children=list(children))
@@ -223,18 +223,13 @@ def _check(steps: Sequence[Step]) -> None:
     for step in steps:
         check_key("step name", step.name)
         check_key("step kind", step.kind)
-        _check_size(step)
+        # A value holds what is checked already, with a little around it: only its size counts.
+        if step.value and len(step.value) > _MOST:
+            raise PayloadRefused(
+                f"step {step.name!r} has a value of {len(step.value):,} bytes, over the limit of "
+                f"{_MOST:,}; store the data elsewhere and record its address"
+            )
         if taken.setdefault(step.position, step) != step:
             raise InvalidInput(
                 f"two different steps are to be recorded at position {step.position}"
             )
-
-
-def _check_size(step: Step) -> None:
-    """A value holds what is checked already, with a little around it: only its size counts."""
-    size, most = len(step.value or b""), MAX_SIZE + _ROUND_ABOUT
-    if size > most:
-        raise PayloadRefused(
-            f"step {step.name!r} has a value of {size:,} bytes, over the limit of {most:,}; "
-            "store the data elsewhere and record its address"
-        )

@@ -1,8 +1,7 @@
 """Callers that come together share one commit; one caller's fault is never another's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -61,17 +60,15 @@ class _Batches(Generic[C]):
         self._is_busy = False
         self._is_lonely = True  # lately nobody came together
 
-    @property
-    def _may_go_alone(self) -> bool:
-        return self._is_lonely and not self._is_busy
+    def _goes_alone(self) -> bool:
+        """Whether this caller asks himself; whoever comes meanwhile waits for `_is_back`."""
+        alone = self._is_lonely and not self._is_busy
+        self._is_busy = self._is_busy or alone
+        return alone
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        self._is_busy = True
-        try:
-            yield
-        finally:
-            self._is_busy = False
+    def _is_back(self) -> None:
+        self._is_busy = False
+        if self._waiting:
             self._go_on()
 
     def _wait(self, caller: C) -> None:
@@ -84,12 +81,14 @@ class _Batches(Generic[C]):
             self._serving = self._loop.create_task(self._serve(), context=self._nobodys)
 
     async def _serve(self) -> None:
-        with self._alone():
+        try:
             while self._waiting:
                 batch = self._waiting[: self._fitting()]
                 del self._waiting[: len(batch)]
                 self._is_lonely = len(batch) == 1
                 await self._together(batch)
+        finally:
+            self._is_back()
 
     def _fitting(self) -> int:
         """How many of those who wait go together; at least one."""
@@ -108,9 +107,11 @@ class Sharing(_Batches[_Caller]):
 
     async def enqueue(self, drafts: Sequence[Draft]) -> list[UUID]:
         """Where it is cancelled, they may have been accepted all the same."""
-        if self._may_go_alone:
-            with self._alone():
+        if self._goes_alone():
+            try:
                 return (await self._accept(drafts)).all_or_none()
+            finally:
+                self._is_back()
         caller = _Caller(drafts, self._loop.create_future())
         self._wait(caller)
         return await caller.answer
@@ -181,9 +182,11 @@ class Together(_Batches[tuple[T, "asyncio.Future[R]"]], Generic[T, R]):
 
     async def ask(self, question: T) -> R:
         """Where it is cancelled, it may have been asked all the same."""
-        if self._may_go_alone:
-            with self._alone():
+        if self._goes_alone():
+            try:
                 return (await self._ask([question]))[0]
+            finally:
+                self._is_back()
         answer: asyncio.Future[R] = self._loop.create_future()
         self._wait((question, answer))
         return await answer

@@ -95,7 +95,11 @@ class Signature:
         return name in self._signature.parameters
 
     def result(self, data: bytes) -> Any:
-        return decode(data, self._hints.get("return", Any))
+        return decode(data, self.returns)
+
+    @property
+    def returns(self) -> Any:
+        return self._hints.get("return", Any)
 
     def schema(self) -> dict[str, Any]:
         """Its arguments by name, as JSON Schema; what has no schema may be anything."""

@@ -90,12 +90,18 @@ class PostgresDriver:
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         by_copy = verb == "accept" and self._tenant is None and _fits_copy(parameters)
         run = self._copy if by_copy else self._fetch
-        loop = asyncio.get_running_loop()
-        over = loop.time() + self._patience(verb, parameters)
+        pool, clock = self._pool, asyncio.get_running_loop().time
+        over = clock() + self._patience(verb, parameters)
         for tried in range(_TRIES):
             try:
-                async with self._pool.connection(over - loop.time()) as conn:
-                    return await run(conn, verb, parameters, over - loop.time())
+                conn = pool.at_hand() or await pool.lend(over - clock())
+                try:
+                    rows = await run(conn, verb, parameters, over - clock())
+                except BaseException as error:
+                    pool.take_back(conn, error)
+                    raise
+                pool.take_back(conn)
+                return rows
             except PROBLEMS as error:
                 if not isinstance(error, _AGAIN) or tried == _TRIES - 1:
                     raise explain(error, self.schema, self._where) from error
@@ -205,7 +211,7 @@ class PostgresDriver:
         self, conn: asyncpg.Connection, verb: str, parameters: dict[str, Any], within: float | None
     ) -> Sequence[Row]:
         statement, names = self._statements[verb]
-        values = (parameters[name] for name in names)
+        values = map(parameters.__getitem__, names)
         if not self._pool.must_ask and self._tenant is None:
             return await conn.fetch(statement, *values, timeout=within)
         async with asyncio.timeout(within), _begun(conn):

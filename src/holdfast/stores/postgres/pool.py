@@ -1,6 +1,7 @@
 """A few connections, lent one call at a time. None keeps session state, so none is reset."""
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -26,9 +27,10 @@ class Pool:
     """
 
     def __init__(self, url: str, size: int) -> None:
-        self._url = url
+        self._url, self._size = url, size
         self._idle: list[asyncpg.Connection] = []
-        self._room = asyncio.Semaphore(size)
+        self._lent = 0
+        self._turns: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
         self._pooled: bool | None = None
         self.must_ask = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -39,29 +41,66 @@ class Pool:
         """One that is free within so many seconds. Where its block times out, it is given up."""
         return _Loan(self, within)
 
-    async def lend(self, within: float) -> asyncpg.Connection:
+    def at_hand(self) -> asyncpg.Connection | None:
+        """One that is lent at once; None: `lend` waits, or opens one."""
         self.check()
+        while self._idle:  # nobody waits then
+            conn = self._idle.pop()
+            if not conn.is_closed():
+                self._lent += 1
+                return conn
+        return None
+
+    async def lend(self, within: float) -> asyncpg.Connection:
+        if conn := self.at_hand():
+            return conn
         over = asyncio.get_running_loop().time() + within
-        if self._room.locked():
-            async with asyncio.timeout_at(over):
-                await self._room.acquire()
-        else:
-            await self._room.acquire()
+        if self._lent < self._size:
+            self._lent += 1
+        elif conn := await self._turn(over):
+            return conn
         try:
-            return self._rested() or await self._new(over)
+            return await self._new(over)
         except BaseException:
-            self._room.release()
+            self._hand_on(None)
             raise
 
-    def take_back(self, conn: asyncpg.Connection, error: BaseException | None) -> None:
+    def take_back(self, conn: asyncpg.Connection, error: BaseException | None = None) -> None:
         """`error`: how the call on it ended."""
-        self._room.release()
         if error is None or isinstance(error, asyncpg.PostgresError):
-            self._give_back(conn)
+            if not (self._closed or conn.is_closed() or conn.is_in_transaction()):
+                self._hand_on(conn)
+                return
+            conn.terminate()
         elif isinstance(error, TimeoutError):
             self._give_up(conn)
         else:  # cancelled or cut off in the middle: nobody knows what it would say next
             conn.terminate()
+        self._hand_on(None)
+
+    async def _turn(self, over: float) -> asyncpg.Connection | None:
+        """Wait for one that another gives back; None: it broke, and a new one takes its place."""
+        turn: asyncio.Future[asyncpg.Connection | None]
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        try:
+            async with asyncio.timeout_at(over):
+                return await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():  # it came at the last moment
+                self._hand_on(turn.result())
+            raise
+
+    def _hand_on(self, conn: asyncpg.Connection | None) -> None:
+        """To whoever waits longest, or to nobody."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(conn)
+                return
+        self._lent -= 1
+        if conn:
+            self._idle.append(conn)
 
     def check(self) -> None:
         """Connections hang on the loop that opened them: from another, a call would never end."""
@@ -85,13 +124,6 @@ class Pool:
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    def _rested(self) -> asyncpg.Connection | None:
-        while self._idle:
-            conn = self._idle.pop()
-            if not conn.is_closed():
-                return conn
-        return None
-
     async def _new(self, over: float) -> asyncpg.Connection:
         async with asyncio.timeout_at(over):
             if self._pooled is None:
@@ -101,12 +133,6 @@ class Pool:
             conn = await self._connect(cache=0)  # poolers refuse settings that they do not know
             self.must_ask = await conn.fetchval(_IS_ANOTHER)
             return conn
-
-    def _give_back(self, conn: asyncpg.Connection) -> None:
-        if self._closed or conn.is_closed() or conn.is_in_transaction():
-            conn.terminate()
-        else:
-            self._idle.append(conn)
 
     def _give_up(self, conn: asyncpg.Connection) -> None:
         """asyncpg is asking the server to stop: let it, or statements that wait would pile up."""
