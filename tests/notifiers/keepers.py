@@ -99,7 +99,7 @@ class PostgresKeeper:
         self._terminate("ilike 'listen%' or query = 'select 1'")
 
     async def break_mouths(self) -> None:
-        self._terminate("like '%pg_notify(%'")
+        self._terminate("like '%; notify %'")
 
     def _terminate(self, query: str) -> None:
         gone = self._ask(

@@ -70,6 +70,9 @@ async def test_two_processes_hear_each_other_and_the_dead_are_forgotten(alice, p
     alice.tell([LAST])
     await ears.hear(LAST)
     await until(lambda: len(os.listdir(alice.folder)) == 1)
+    alice.tell([WORK])
+    await ears.hear(WORK)
+    assert list(alice._senders) == os.listdir(alice.folder)
 
 
 async def test_the_folder_is_private_and_goes_with_the_last_listener(alice):

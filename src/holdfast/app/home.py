@@ -75,10 +75,14 @@ class Home:
     async def client(self) -> Client:
         """Opened by the first who asks; all others of this loop wait for it."""
         loop = asyncio.get_running_loop()
-        for past in [each for each in self._clients if each.is_closed()]:
-            del self._clients[past]  # nothing more can be asked there
         opening = self._clients.get(loop)
-        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
+        if opening is not None and opening.done():
+            if not (opening.cancelled() or opening.exception()):
+                return opening.result()
+            opening = None
+        if opening is None:
+            for past in [each for each in self._clients if each.is_closed()]:
+                del self._clients[past]  # nothing more can be asked there
             opening = self._clients[loop] = loop.create_task(self._open())
         return await asyncio.shield(opening)
 

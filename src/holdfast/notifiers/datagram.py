@@ -5,9 +5,8 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from holdfast.ids import new_grant
 from holdfast.notifier import EVERYTHING, Hint
@@ -43,8 +42,9 @@ class DatagramNotifier:
     ) -> None:
         self.folder = folder_for(path, parent)
         self._check_every = check_every
-        self._full: set[Path] = set()
+        self._full: set[str] = set()
         self._reminder: asyncio.TimerHandle | None = None
+        self._senders: dict[str, socket.socket] = {}  # by the name of the receiver's socket
         self._outbox = Outbox(self._send, Outage(f"telling hints through {self.folder}"))
         self._ear = Ear(self._hear, Outage(f"listening in {self.folder}"))
         if not AVAILABLE:
@@ -70,41 +70,56 @@ class DatagramNotifier:
         await self._outbox.close()
         if self._reminder is not None:
             self._reminder.cancel()
+        for sender in self._senders.values():
+            sender.close()
+        self._senders.clear()
 
     async def _send(self, hints: list[Hint]) -> None:
         messages = [message.encode() for message in pack(hints, _LIMIT)]
-        for path in self._sockets():
+        there = self._listeners()
+        for gone in self._senders.keys() - there:
+            self._senders.pop(gone).close()
+        for name in there:
             # Who has missed one may have missed any.
-            self._post(path, [str(EVERYTHING).encode()] if path in self._full else messages)
+            self._post(name, [str(EVERYTHING).encode()] if name in self._full else messages)
         if self._full and self._reminder is None:
             self._remind_in(_REMIND_AFTER)
 
-    def _sockets(self) -> Iterator[Path]:
+    def _listeners(self) -> set[str]:
         """Nobody listens where there is no folder."""
         try:
             check_private(self.folder)
-            names = os.listdir(self.folder)
+            return {name for name in os.listdir(self.folder) if name.endswith(".sock")}
         except FileNotFoundError:
-            return iter(())
-        return (self.folder / name for name in names if name.endswith(".sock"))
+            return set()
 
-    def _post(self, path: Path, messages: list[bytes]) -> None:
-        """Each on a socket of its own: what one receiver leaves unread fills the sender's buffer,
-        and must not keep the others from hearing."""
-        self._full.discard(path)
+    def _post(self, name: str, messages: list[bytes]) -> None:
+        """Each from a socket of its own, which is kept: what one receiver leaves unread fills the
+        sender's buffer, and must not keep the others from hearing."""
+        self._full.discard(name)
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.setblocking(False)
-                for message in messages:
-                    sender.sendto(message, str(path))
+            sender = self._senders.get(name) or self._connect(name)
+            for message in messages:
+                sender.send(message)
         except ConnectionRefusedError:  # its process is gone
-            path.unlink(missing_ok=True)
+            (self.folder / name).unlink(missing_ok=True)
         except FileNotFoundError:
             pass
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            self._full.add(path)
+            self._full.add(name)
+
+    def _connect(self, name: str) -> socket.socket:
+        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            sender.setblocking(False)
+            sender.connect(str(self.folder / name))
+        except OSError:
+            sender.close()
+            raise
+        self._senders[name] = sender
+        return sender
 
     def _remind_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -113,11 +128,11 @@ class DatagramNotifier:
     def _remind(self, waited: float) -> None:
         """Those whose queue was full; one that stays so is stopped, and polls when it goes on."""
         self._reminder = None
-        for path in tuple(self._full):
+        for name in tuple(self._full):
             try:
-                self._post(path, [str(EVERYTHING).encode()])
+                self._post(name, [str(EVERYTHING).encode()])
             except OSError:
-                self._full.discard(path)
+                self._full.discard(name)
         if self._full and waited < _REMIND_UNTIL:
             self._remind_in(waited * 2)
 

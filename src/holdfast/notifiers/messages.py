@@ -1,10 +1,13 @@
 """Hints as messages: one a line, UTF-8, and no message longer than the carrier allows."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from holdfast.notifier import EVERYTHING, Hint
 
 __all__ = ["pack", "unpack"]
+
+_UNFIT = re.compile(r"[\n\0\ud800-\udfff]")
 
 
 def pack(hints: Iterable[Hint], limit: int) -> list[str]:
@@ -32,5 +35,5 @@ def unpack(message: str | bytes) -> Iterator[Hint]:
 
 def _line(hint: Hint, limit: int) -> str:
     line = str(hint)
-    fit = not any(c in "\n\0" or "\ud800" <= c <= "\udfff" for c in line)
-    return line if fit and len(line.encode()) <= limit else str(EVERYTHING)
+    fit = _UNFIT.search(line) is None and len(line.encode()) <= limit
+    return line if fit else str(EVERYTHING)

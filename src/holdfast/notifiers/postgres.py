@@ -22,8 +22,8 @@ _LIMIT = 7_900  # PostgreSQL takes payloads of less than 8000 bytes
 _SCHEMES = ("postgresql", "postgres")
 # One transaction, and one that never waits for disk or standby: a hint need not survive a crash.
 # (PostgreSQL does not wait for one that only notifies anyway, but promises so nowhere.) Written out
-# whole: a statement with parameters would take two round trips.
-_NOTIFY = "select set_config('synchronous_commit', 'off', true), {}"
+# whole: a statement with parameters would take two round trips. As commands: a query is planned.
+_NOTIFY = "begin; set local synchronous_commit = off; {}; commit"
 
 
 class PostgresNotifier:
@@ -67,9 +67,9 @@ class PostgresNotifier:
         if self._sender is None or self._sender.is_closed():
             self._sender = await _connect(self._url)
         try:
-            channel = _text(self._channel)
-            told = [f"pg_notify({channel}, {_text(one)})" for one in pack(hints, _LIMIT)]
-            await self._sender.execute(_NOTIFY.format(", ".join(told)), timeout=_PATIENCE)
+            channel = self._channel.replace('"', '""')
+            told = [f'notify "{channel}", {_text(one)}' for one in pack(hints, _LIMIT)]
+            await self._sender.execute(_NOTIFY.format("; ".join(told)), timeout=_PATIENCE)
         except BaseException:
             self._sender.terminate()
             raise

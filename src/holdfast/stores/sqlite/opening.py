@@ -33,6 +33,9 @@ def open_connection(
     conn = apsw.Connection(path, statementcachesize=_STATEMENTS)
     try:
         conn.set_busy_timeout(round(timeout * 1000))
+        # A plan that might be another for other values is made anew for each: parsing and planning
+        # took longer than most of our statements, whose plans are the same for all values.
+        conn.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         ownership.check(conn, path)
         if path != MEMORY and conn.pragma("journal_mode", "wal") != "wal":
             raise StoreError(f"{path} cannot keep a write-ahead log; put it on a local disk")

@@ -198,7 +198,7 @@ group by l.queue
 -- name: loads.blocked
 select l.queue, sum(:tenant is null or l.tenant = :tenant), count(*)
 from (select b.lane from blocked b limit :cap) x
-join lane l on l.id = x.lane
+cross join lane l on l.id = x.lane
 group by l.queue
 
 -- name: loads.held
