@@ -123,6 +123,7 @@ async def test_a_settle_finds_leases_and_tasks_by_their_keys(bench: Bench) -> No
         assert scans(looks) == []
         assert indexes(looks, "lease") == {"lease_pkey"}
         assert indexes(looks, "task") <= {"task_pkey"}
+        assert [look for look in looks if look.index and not look.condition] == [], "read whole"
     assert indexes(mixed, "task") == {"task_pkey"}
 
 

@@ -6,7 +6,7 @@ try to lose; they wait apart, for a process of their own or to be the only one i
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Any
 from uuid import UUID
 
@@ -60,7 +60,7 @@ class Ahead:
         self.is_wary = any(task.alone for task in tasks)
         self.one_at_a_time = False
         if not self.is_wary:
-            self._tasks.extend((since, task) for task in tasks)
+            self._tasks.extend([(since, task) for task in tasks])
             return
         guarded = any(task.is_suspect(self._default_tries) for task in tasks)
         guarded = guarded or bool(self._suspects) or any(one.claimed.alone for one in running)
@@ -94,7 +94,8 @@ class Ahead:
         else:
             self._solitude.wait(task, since)
 
-    def can_start(self, running: Collection[Attempt], held: int) -> bool:
+    def can_start(self, running: Collection[Attempt], held: Sized) -> bool:
+        """`held`: all that the worker holds, also what has ended and is not written yet."""
         if self._solitude.sole is not None:
             return False
         if self._returned:
@@ -103,9 +104,9 @@ class Ahead:
                 return False
         if self._tasks or (self._suspects and self._solitude.may_spawn()):
             return True
-        return self._solitude.may_start(running, held)
+        return self._solitude.may_start(running, len(held))
 
-    def next(self, running: Collection[Attempt], held: int) -> tuple[Claimed, float] | None:
+    def next(self, running: Collection[Attempt], held: Sized) -> tuple[Claimed, float] | None:
         """Who starts now, and when it was taken."""
         while self.can_start(running, held):
             if self._suspects and self._solitude.may_spawn():

@@ -104,15 +104,13 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "__dict__", "_is_over", "_is_read", "_site", "_transaction", "claimed", "committed",
-        "context", "ended", "executor", "function", "started", "task", "timer", "why",
+        "__dict__", "_is_over", "_is_read", "_journal", "_site", "_transaction", "began", "claimed",
+        "committed", "context", "ended", "executor", "function", "orphans", "started", "task",
+        "timer", "why",
     )  # fmt: skip
 
-    # Of durable functions that ask for something; most never do.
+    # Of durable functions that ask for something; most never do, and nobody looks.
     resting = False
-    began: Flowing | None = None
-    orphans: Sequence[UUID] = ()  # children that nobody waits for any more
-    _journal: Journal | None = None
     _offer: Offer | None = None  # the last one
     _waiting: Waiting | Anew | None = None
     _fault: BaseException | None = None
@@ -141,6 +139,9 @@ class Attempt:
         self.why: Why | None = None
         self.ended = self.committed = self._is_read = self._is_over = False
         self._transaction: Transaction | None = None
+        self._journal: Journal | None = None
+        self.began: Flowing | None = None
+        self.orphans: Sequence[UUID] = ()  # children that nobody waits for any more
 
     def _secrets(self) -> frozenset[str]:
         if self._hidden is None:

@@ -27,15 +27,13 @@ class Holding:
 
     def __init__(self, clock: Clock, lease_seconds: float) -> None:
         self.clock = clock
+        self.now = clock.boot
         self._sure = round(lease_seconds * 0.9 * 1_000_000)
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}  # by the task's number, which is quick to hash
 
     def __len__(self) -> int:
         return len(self._held)
-
-    def now(self) -> int:
-        return self.clock.boot()
 
     def add(self, leases: Iterable[Lease], sent: int) -> None:
         until = sent + self._sure
@@ -51,8 +49,10 @@ class Holding:
         """They were settled, or are gone. A newer grant of the same task stays."""
         with self._lock:
             for lease in leases:
-                if self._find(lease):
-                    del self._held[lease.task.int]
+                number = lease.task.int
+                held = self._held.get(number)
+                if held and (held.lease is lease or held.lease == lease):
+                    del self._held[number]
 
     def rest(self, leases: Iterable[Lease]) -> None:
         """They are being settled: leave them alone for now."""

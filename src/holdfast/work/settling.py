@@ -47,9 +47,10 @@ class Settling:
         self._empty.set()
 
     def add(self, ended: Ended) -> None:
+        if not self._pending:  # else it is known that there is something to write
+            self._empty.clear()
+            self._wake.set()
         self._pending.append(ended)
-        self._empty.clear()
-        self._wake.set()
 
     async def keep_logs(self, lease: Lease) -> None:
         """Of one whose end is about to be written elsewhere."""

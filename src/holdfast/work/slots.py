@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from math import inf
 from uuid import UUID
 
 from holdfast.answers import Journal, Written
@@ -204,13 +205,13 @@ class Slots:
     def _can_start(self) -> bool:
         if self._closed or self.occupied >= self.count:
             return False
-        return self._ahead.can_start(self._running, len(self.holding))
+        return self._ahead.can_start(self._running, self.holding)
 
     def _next(self) -> tuple[Claimed, float] | None:
         """Who starts now, and when it was taken."""
         if self._closed or self.occupied >= self.count:
             return None
-        return self._ahead.next(self._running, len(self.holding))
+        return self._ahead.next(self._running, self.holding)
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
@@ -248,14 +249,16 @@ class Slots:
             self._put_down(claimed)
             return None
         attempt = Attempt(claimed, function, self._executors.choose(function, claimed), self, now)
-        left = time_left(claimed, self._loop.time() - since)
+        timeout = function.traits.timeout
+        limited = timeout is not None or claimed.expires_in is not None
+        left = time_left(claimed, self._loop.time() - since) if limited else inf
         if claimed.cancel_requested or left <= 0:
             outcome = Cancelled() if claimed.cancel_requested else Expired()
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
             return None
         self._running.add(attempt)
         self._ahead.begin(attempt)
-        if end := first_end(left, function.traits.timeout):
+        if limited and (end := first_end(left, timeout)):
             attempt.timer = self._loop.call_later(end[0], self._stop, attempt, end[1])
         return attempt
 

@@ -10,6 +10,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_sort = off
@@ -77,6 +78,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
@@ -147,6 +149,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_sort = on
@@ -326,7 +329,8 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 set enable_sort = off
 set jit = off
@@ -673,7 +677,9 @@ begin
           t.cancel_requested or l.alone or t.max_tries is not null or t.policy is not null
             or t.parent is not null or t.expires_at is not null or t.user_id is not null as special
         from leased l
-        join holdfast.task t on t.id = any (array[l.id])
+        join (
+          select t.* from holdfast.task t where t.id = any (array(select l.id from leased l)) offset 0
+        ) t on t.id = l.id
         offset 0
       ) c;
 
@@ -801,6 +807,7 @@ language sql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
@@ -841,6 +848,7 @@ language sql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
@@ -870,6 +878,7 @@ language sql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
@@ -915,6 +924,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_sort = off

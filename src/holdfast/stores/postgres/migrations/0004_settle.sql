@@ -1,5 +1,7 @@
 -- "= any (array[x])", not "= x", wherever a list is joined to a table: it leaves the planner one
--- path only, the look-up by key in the order asked, whatever the statistics say.
+-- path only, the look-up by key in the order asked, whatever the statistics say. Where the list is long,
+-- "= any (the whole list)" finds neighbours on one page together, a third of the cost; what belongs to
+-- which is then told by a hash of the list, with nested loops off.
 
 
 -- Answers what is still held, with whether its cancellation was asked for. The others are lost.
@@ -67,7 +69,8 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 set jit = off
 as $$
@@ -78,14 +81,16 @@ declare
   held uuid[];
 begin
   if verdicts is null then
-    with asked as materialized (
+    with asked as (
       select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.result
       from unnest(ids, grants, results) as a (id, grant_id, result)
       order by a.id
+      offset 0
     ), gone as (
       delete from holdfast.lease l
       using asked a
-      where l.id = any (array[a.id])
+      where l.id = any (ids)
+        and l.id = a.id
         and l.grant_id = a.grant_id
       returning
         l.id, l.grant_id, l.worker, l.started_at, l.fence, l.tries, l.lane, l.child, l.gates, l.key, a.result
@@ -95,24 +100,27 @@ begin
       )
       select g.id, g.grant_id, g.worker, g.started_at, stamp, g.fence, g.tries, 'done', p_by, g.result
       from gone g
+    ), others as materialized (             -- those that somebody else has to hear of
+      select g.id, g.lane, g.child, g.gates, g.key
+      from gone g
+      where g.gates is not null or g.key is not null or g.child
     ), freed as (
       insert into holdfast.freed (gate, n)
       select x.gate, count(*)
-      from gone g
+      from others g
       cross join unnest(g.gates) as x (gate)
-      where g.gates is not null
       group by x.gate
     ), nudged as (
       insert into holdfast.nudge (pool, key, freed)
       select la.pool, g.key, count(*)
-      from gone g
+      from others g
       join holdfast.lane la on la.id = any (array[g.lane])
       where g.key is not null
       group by la.pool, g.key
     ), woken as (
       insert into holdfast.wake (id, urgent)
       select p.id, false
-      from gone g
+      from others g
       join holdfast.task t on t.id = any (array[g.id])
       join holdfast.task p on p.id = any (array[t.parent])
       where g.child
@@ -146,7 +154,8 @@ begin
   ), gone as (
     delete from holdfast.lease l
     using asked a
-    where l.id = any (array[a.id])
+    where l.id = any (ids)
+      and l.id = a.id
       and l.grant_id = a.grant_id
       and (not lapsed_only or l.lease_timeout < holdfast.clock())
     returning
@@ -225,7 +234,7 @@ begin
   ), read as (
     delete from holdfast.wake w
     using unnest(seen_ids, seen) as s (id, seq)
-    where w.seq = s.seq and w.id = s.id and s.id in (select g.id from gone g)
+    where w.seq = any (array[s.seq]) and w.id = any (array[s.id]) and s.id in (select g.id from gone g)
   ), woken as (
     insert into holdfast.wake (id, urgent)
     select p.id, j.ends_as <> 'done'
