@@ -79,7 +79,35 @@ declare
   stamp timestamptz := holdfast.clock();
   only_grant uuid := case when cardinality(grants) = 1 then grants[1] end;
   held uuid[];
+  lone holdfast.lease;
 begin
+  if verdicts is null and cardinality(ids) = 1 then
+    delete from holdfast.lease l
+    where l.id = ids[1]
+      and l.grant_id = only_grant
+      and l.gates is null
+      and l.key is null
+    returning l.* into lone;
+    if found then                          -- nothing was limited: nothing is listed then
+      insert into holdfast.outcome (
+        id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
+      )
+      values (
+        lone.id, lone.grant_id, lone.worker, lone.started_at, stamp, lone.fence, lone.tries, 'done', p_by, results[1]
+      );
+      if lone.child then
+        insert into holdfast.wake (id, urgent)
+        select p.id, false
+        from holdfast.task t
+        join holdfast.task p on p.id = any (array[t.parent])
+        where t.id = lone.id
+        returning array[id] into parents;
+      end if;
+      whole := true;
+      return;
+    end if;
+  end if;
+
   if verdicts is null then
     with asked as (
       select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.result
