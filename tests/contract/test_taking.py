@@ -1,5 +1,6 @@
 """Children that a worker takes as they are made: leased at once, where a claim could have them."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -67,12 +68,13 @@ async def test_what_a_claim_could_not_have_is_not_taken(store):
     await store.pause("closed")
     wishes: list[dict[str, Any]] = [{"delay": MINUTE}, {"key": "k"}, {"concurrency_key": "c"}]
     wishes += [{"type": "one.at.a.time"}, {"queue": "closed"}]
-    for position, wish in enumerate(wishes):
+    for position, (wish, others) in enumerate(product(wishes, [0, 1])):
         child = draft(parent=lease.task, **wish)
+        children = [child, *(draft(parent=lease.task) for _ in range(others))]
         step = Step(position=position, kind="ask.child", name="work", value=b"{}")
-        written = await store.record(lease, [step], children=[child], taking=taking())
-        assert written.children == [child.id]
-        assert written.leased == frozenset(), wish
+        written = await store.record(lease, [step], children=children, taking=taking())
+        assert written.children == [made.id for made in children]
+        assert child.id not in written.leased, wish
         assert await status_of(store, child.id) == "pending"
 
 

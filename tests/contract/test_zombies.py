@@ -1,8 +1,8 @@
 """The zombie matrix: whatever a stale holder does changes not one byte, and it hears so.
 
 Every worker-side verb against every way to lose a lease. The task has all that a task can have:
-a gate, a key, a parent, progress, steps, a signal and a wake, so that any stray write shows. The
-one thing that a stale lease leaves is a line in the log of refused writes.
+a gate and a key (or neither), a parent, progress, steps, a signal and a wake, so that any stray
+write shows. The one thing that a stale lease leaves is a line in the log of refused writes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -249,9 +249,10 @@ TRIES: list[Attempt] = [
 ]
 
 
+@pytest.mark.parametrize("limits", [True, False], ids=["limited", "plain"])
 @pytest.mark.parametrize("lost", LOST, ids=lambda f: f.__name__)
-async def test_a_stale_lease_changes_not_one_byte(store, clock, dump, lost):
-    scene = await _scene(store, clock)
+async def test_a_stale_lease_changes_not_one_byte(store, clock, dump, lost, limits):
+    scene = await _scene(store, clock, limits)
     lease = await lost(scene)
     known = lost not in (discarded, forgotten)
     before = await dump()
@@ -270,11 +271,14 @@ async def test_a_stale_lease_changes_not_one_byte(store, clock, dump, lost):
         refused = log
 
 
-async def _scene(store: SqlStore, clock) -> Scene:
-    await store.limit("type", VICTIM, Limit(max_running=1, max_per_key=1))
+async def _scene(store: SqlStore, clock, limits: bool) -> Scene:
+    """`limits`: a task that passes some is settled another way than a plain one."""
+    if limits:
+        await store.limit("type", VICTIM, Limit(max_running=1, max_per_key=1))
     parent = await put_one(store, "job:parent")
     await finish(store, await claim_one(store), waiting(wakes=9))
-    fields = {"concurrency_key": "k", "key": "order-7", "max_tries": 3}
+    key = "k" if limits else None
+    fields = {"concurrency_key": key, "key": "order-7", "max_tries": 3}
     id = await put_one(store, VICTIM, parent=parent, **fields)
     lease = (await claim_one(store)).lease
     await store.progress(lease, 10, "begun", b'"saved"')

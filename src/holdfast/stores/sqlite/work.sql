@@ -203,6 +203,12 @@ from json_each(:asked) a
 cross join lease l on l.id = unhex(substr(a.value, 1, 32))
 where l.grant_id = unhex(substr(a.value, 33, 32))
 
+-- name: settle.any_special
+select 1
+from lease l
+where l.gates is not null or l.child or l.key is not null
+limit 1
+
 -- name: settle.special
 select l.id, l.lane, l.gates, l.child, l.key
 from json_each(:asked) a

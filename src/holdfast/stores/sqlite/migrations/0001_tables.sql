@@ -215,6 +215,7 @@ create table lease (
   gates text,                              -- the gates that counted this lease; null: none did
   key text
 ) strict, without rowid;
+create index lease_special on lease (id) where gates is not null or child or key is not null;
 
 create table outcome (
   id blob primary key,

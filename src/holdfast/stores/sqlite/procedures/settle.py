@@ -119,10 +119,12 @@ def _all_done(
     if len({id.int for id in ids}) < len(ids):
         asked = list({row[:_NAMES]: row for row in asked}.values())
     before = s.value("counter.now", name="event")
+    is_special = s.value("settle.any_special")
     done, parents = 0, []
     for start, part in _parts(asked):
         done += s.run("settle.done", asked=part, first=before + 1 + start, by=by)
-        parents += _special(s, s.rows("settle.special", asked=part))
+        if is_special:
+            parents += _special(s, s.rows("settle.special", asked=part))
     if done:
         s.run("counter.set", name="event", value=before + len(asked))
         s.run("settle.leave", after=before)
