@@ -41,27 +41,35 @@ select a.seq
 from attempt a
 where a.id = :id and a.seq > :after
 
--- When a later attempt was due is not on record.
+-- When a later attempt was due is not on record. As lists: with each row that SQLite hands over, Python's threads
+-- take turns.
 -- name: rollup.happened
 select
-  h.at / 60000000 * 60000000, coalesce(l.queue, ''), coalesce(l.type, ''), coalesce(l.tenant, ''), h.kind, h.ended_by,
-  case when h.fence = 1 then max(h.started_at - coalesce(t.run_at, t.created_at), 0) / 1e6 end,
-  case
-    when h.ended_by = 'holder' and h.kind in ('done', 'failed', 'cancelled', 'retry')
-    then max(h.at - h.started_at, 0) / 1e6
-  end
+  g.minute, coalesce(l.queue, ''), coalesce(l.type, ''), coalesce(l.tenant, ''), g.kind, g.ended_by, g.n, g.waits, g.runs
 from (
-  select o.id, o.state as kind, o.ended_by, o.fence, o.started_at, o.finished_at as at
-  from outcome o
-  where o.seq > :after and o.seq <= :upto
-  union all
-  select a.id, a.ended, a.ended_by, a.fence, a.started_at, a.ended_at
-  from attempt a
-  where a.seq > :after and a.seq <= :upto
-) h
-left join task t on t.id = h.id
-left join lane l on l.id = t.lane
-where h.kind <> 'handed_back'              -- it never started
+  select
+    h.at / 60000000 * 60000000 as minute, t.lane, h.kind, h.ended_by, count(*) as n,
+    group_concat(case when h.fence = 1 then max(h.started_at - coalesce(t.run_at, t.created_at), 0) end) as waits,
+    group_concat(
+      case
+        when h.ended_by = 'holder' and h.kind in ('done', 'failed', 'cancelled', 'retry')
+        then max(h.at - h.started_at, 0)
+      end
+    ) as runs
+  from (
+    select o.id, o.state as kind, o.ended_by, o.fence, o.started_at, o.finished_at as at
+    from outcome o
+    where o.seq > :after and o.seq <= :upto
+    union all
+    select a.id, a.ended, a.ended_by, a.fence, a.started_at, a.ended_at
+    from attempt a
+    where a.seq > :after and a.seq <= :upto
+  ) h
+  left join task t on t.id = h.id
+  where h.kind <> 'handed_back'            -- it never started
+  group by 1, 2, 3, 4
+) g
+left join lane l on l.id = g.lane
 
 -- name: rollup.find
 select r.wait, r.run

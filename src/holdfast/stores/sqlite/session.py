@@ -29,6 +29,7 @@ __all__ = [
     "json",
     "micros",
     "micros_of",
+    "numbers_of",
     "uuid_of",
 ]
 
@@ -43,6 +44,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _new, _set = object.__new__, object.__setattr__
 _UNKNOWN = SafeUUID.unknown  # to look a member up costs more than to set it
+_numbers = msgspec.json.Decoder(list[int]).decode
 
 Rows = list[tuple[Any, ...]]
 
@@ -120,6 +122,11 @@ def micros_of(instant: datetime) -> int:
 
 def instant_of(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
+
+
+def numbers_of(text: str | None) -> list[int]:
+    """What group_concat made of numbers."""
+    return _numbers(f"[{text or ''}]")
 
 
 def json(values: Sequence[Any]) -> str:

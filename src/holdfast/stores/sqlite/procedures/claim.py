@@ -6,17 +6,14 @@ from math import ceil
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import msgspec
-
 from holdfast.stores.sqlite.procedures.admission import admit, keys_left
 from holdfast.stores.sqlite.procedures.later import promote
-from holdfast.stores.sqlite.session import FOREVER, Session, bytes_of, micros
+from holdfast.stores.sqlite.session import FOREVER, Session, bytes_of, micros, numbers_of
 
 __all__ = ["claim", "claimed", "renew"]
 
 _LEAST_URGENT = 32_767
 _BLOBS = (0, 6)  # of the columns of `claim.taken`
-_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 class _Head(NamedTuple):
@@ -197,7 +194,7 @@ def _take(
     s.each("claim.lease", **where, **holder, gates=gates)
     for texts in s.each("claim.taken", **where):
         for place, (column, text) in enumerate(zip(taken, texts, strict=True)):
-            column += _blobs(text) if place in _BLOBS else _numbers(f"[{text}]")
+            column += _blobs(text) if place in _BLOBS else numbers_of(text)
     s.each("claim.leave", **where)
 
 

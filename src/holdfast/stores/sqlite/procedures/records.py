@@ -1,10 +1,10 @@
 """What the faces keep: requests, logs, numbers per minute, and how it is forgotten."""
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from msgspec.json import decode
 
 from holdfast.errors import InvalidInput
 from holdfast.records import BOUNDS
-from holdfast.stores.sqlite.session import Session, json, micros
+from holdfast.stores.sqlite.session import Session, json, micros, numbers_of
 
 __all__ = [
     "audits",
@@ -26,6 +26,7 @@ __all__ = [
     "wall",
 ]
 
+_BOUNDS = [micros(bound) for bound in BOUNDS]
 _COUNTED = {"done": "done", "failed": "failed", "cancelled": "cancelled", "retry": "retried"}
 
 
@@ -120,28 +121,36 @@ def _tally(s: Session, happened: Iterable[tuple[Any, ...]]) -> None:
 
 
 def _add(s: Session, home: dict[str, Any], rows: Sequence[tuple[Any, ...]]) -> None:
-    kinds = Counter(row[0] for row in rows)
-    waits = [row[2] for row in rows if row[2] is not None]
-    runs = [row[3] for row in rows if row[3] is not None]
+    """`rows`: kind, by whom it ended, how many, and their waits and runs in microseconds."""
+    kinds, lost = Counter[str](), 0
+    waits, runs = list[int](), list[int]()
+    for kind, ended_by, n, waited, ran in rows:
+        kinds[kind] += n
+        lost += n if ended_by == "recovery" else 0
+        waits += numbers_of(waited)
+        runs += numbers_of(ran)
     before = s.row("rollup.find", **home)
     old_wait, old_run = map(decode, before) if before else ((), ())
     s.run(
         "rollup.write",
         **home,
         **{column: kinds[kind] for kind, column in _COUNTED.items()},
-        lost=sum(row[1] == "recovery" for row in rows),
+        lost=lost,
         wait=json(_histogram(waits, old_wait)),
-        wait_seconds=float(sum(waits)),
+        wait_seconds=sum(waits) / 1e6,
         run=json(_histogram(runs, old_run)),
-        run_seconds=float(sum(runs)),
+        run_seconds=sum(runs) / 1e6,
     )
 
 
-def _histogram(spans: Iterable[float], old: Sequence[int]) -> list[int]:
-    counts = list(old) or [0] * (len(BOUNDS) + 1)
-    for span in spans:
-        counts[bisect_right(BOUNDS, span)] += 1
-    return counts
+def _histogram(spans: Iterable[int], old: Sequence[int]) -> list[int]:
+    """How many are below each bound, but not below the one before; and then all others."""
+    found = sorted(spans)
+    below = [0, *(bisect_left(found, bound) for bound in _BOUNDS), len(found)]
+    return [
+        upto - before + then
+        for before, upto, then in zip(below, below[1:], old or repeat(0), strict=False)
+    ]
 
 
 def rollups(
