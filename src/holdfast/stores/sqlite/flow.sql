@@ -26,7 +26,6 @@ select l.id, :position, :kind, :name, :step_value, l.fence, :now
 from lease l
 where l.id = :id and l.grant_id = :grant
 on conflict do nothing
-returning 1
 
 -- name: signal.consume
 update signal

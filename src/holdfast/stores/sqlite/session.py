@@ -91,6 +91,12 @@ class Session:
         rows = zip(*(v if isinstance(v, _LISTS) else repeat(v) for v in values), strict=False)
         return self.conn.executemany(sql, rows).fetchall()
 
+    def run_each(self, name: str, /, **columns: Any) -> int:
+        """As `each`: how many rows were changed. Rows that are handed over cost more than that."""
+        before = self.conn.total_changes()
+        self.each(name, **columns)
+        return self.conn.total_changes() - before
+
     def numbers(self, counter: str, n: int) -> range:
         """The next `n` numbers of a counter."""
         last: int = self.value("counter.take", name=counter, n=n)

@@ -108,7 +108,7 @@ VERBS: dict[str, Verb] = {
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
-    "record_step": _statement("record_step", writes=True),
+    "record_step": _procedure(flow.record_step),
     "record_steps": _procedure(flow.record_steps),
     "restart": _procedure(flow.restart),
     "payload": _statement("payload"),

@@ -10,7 +10,15 @@ from holdfast.stores.sqlite.procedures.keys import key_holders
 from holdfast.stores.sqlite.procedures.settle import Answer, settle
 from holdfast.stores.sqlite.session import Session, bytes_of, micros
 
-__all__ = ["news", "progress", "record", "record_steps", "restart", "send_signal"]
+__all__ = [
+    "news",
+    "progress",
+    "record",
+    "record_step",
+    "record_steps",
+    "restart",
+    "send_signal",
+]
 
 
 def record(
@@ -104,6 +112,21 @@ def _holder(worker: int | None, taking: UUID | None, lease: float | None) -> dic
     return {"worker": worker, "grant": taking.bytes, "lease": micros(lease)}
 
 
+def record_step(
+    s: Session,
+    *,
+    id: UUID,
+    grant: UUID,
+    position: int,
+    kind: str,
+    name: str,
+    step_value: bytes | None,
+) -> list[tuple[bool]]:
+    """One new step of one function. False: its lease is gone, or something stands there."""
+    step = {"position": position, "kind": kind, "name": name, "step_value": step_value}
+    return [(s.run("record_step", id=id, grant=grant, **step) == 1,)]
+
+
 def record_steps(
     s: Session,
     *,
@@ -118,23 +141,32 @@ def record_steps(
     """Plain steps of many functions at once: whose lease holds, and which of their positions have
     other values recorded; of those nothing is written."""
     given = dict(zip(ids, grants, strict=True))
-    try:
-        with s.conn:  # nearly always all of it is new, and every lease holds
-            new = s.each(
-                "record_step",
-                id=bytes_of(step_ids),
-                grant=[given[id].bytes for id in step_ids],
-                position=positions,
-                kind=kinds,
-                name=names,
-                step_value=step_values,
-            )
-            if len(new) < len(step_ids):
-                raise _NotAll
-    except _NotAll:
+    rows: dict[str, Any] = {
+        "id": bytes_of(step_ids),
+        "grant": [given[id].bytes for id in step_ids],
+        "position": positions,
+        "kind": kinds,
+        "name": names,
+        "step_value": step_values,
+    }
+    if not _are_new(s, rows, undo=len(step_ids) > len(ids)):
         steps = zip(step_ids, positions, kinds, names, step_values, strict=True)
         return _record_each(s, given, list(steps))
     return [(id, None) for id in ids]
+
+
+def _are_new(s: Session, rows: dict[str, Any], *, undo: bool) -> bool:
+    """Written, where all of them are new and every lease holds, as nearly always. `undo`: else none
+    is, since several are of one function; that costs more than the rest."""
+    if not undo:
+        return s.run_each("record_step", **rows) == len(rows["id"])
+    try:
+        with s.conn:
+            if s.run_each("record_step", **rows) < len(rows["id"]):
+                raise _NotAll
+    except _NotAll:
+        return False
+    return True
 
 
 class _NotAll(Exception):
