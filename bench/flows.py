@@ -82,9 +82,11 @@ class Alone:
     @asynccontextmanager
     async def on(cls, url: str) -> AsyncIterator["Alone"]:
         store = await open_store(url)
-        await put_one(store, "flows:alone")
-        yield cls(store, (await claim_one(store)).lease)
-        await store.close()
+        try:
+            await put_one(store, "flows:alone")
+            yield cls(store, (await claim_one(store, lease=60 * MINUTE)).lease)
+        finally:
+            await store.close()
 
     async def step(self) -> None:
         await self._store.record(self._lease, [self._entry("step")])

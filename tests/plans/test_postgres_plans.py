@@ -127,6 +127,22 @@ async def test_a_settle_finds_leases_and_tasks_by_their_keys(bench: Bench) -> No
     assert indexes(mixed, "task") == {"task_pkey"}
 
 
+async def test_one_child_that_is_settled_alone_finds_its_parent_by_its_key(bench: Bench) -> None:
+    (parent, *_) = await bench.claim()
+    children = [Draft(id=new_id(), type="child", parent=parent.task) for _ in range(50)]
+    await bench.store.enqueue(children)
+    lanes = (await bench.store.lanes()).lanes.items()
+    own = [id for id, lane in lanes if lane.type == "child"]
+    (child,) = (await bench.store.claim(worker=1, lanes=own, want=1, lease=LEASE)).tasks
+    bench.driver.take()
+    await bench.store.settle([(child.lease, DONE)], is_awake=lambda parent: True)
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "lease") == {"lease_pkey"}
+    assert indexes(looks, "task") == {"task_pkey"}
+    assert [look for look in looks if look.index and not look.condition] == [], "read whole"
+
+
 async def test_a_refused_settle_looks_by_keys_too(bench: Bench) -> None:
     leases = await bench.claim()
     await bench.store.settle([(lease, DONE) for lease in leases])

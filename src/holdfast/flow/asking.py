@@ -250,7 +250,7 @@ class _Makeup(NamedTuple):
             return cls(is_async, Any)
 
 
-_known = lru_cache(1024)(_Makeup.of)
+_known = lru_cache(1024, typed=True)(_Makeup.of)  # equal ones of two kinds are two
 
 
 def _makeup(function: Callable[..., Any]) -> _Makeup:

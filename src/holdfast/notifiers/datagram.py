@@ -98,9 +98,13 @@ class DatagramNotifier:
         sender's buffer, and must not keep the others from hearing."""
         self._full.discard(name)
         try:
-            sender = self._senders.get(name) or self._connect(name)
-            for message in messages:
-                sender.send(message)
+            try:
+                _say(self._senders.get(name) or self._connect(name), messages)
+            except OSError as error:
+                if error.errno in _FULL or name not in self._senders:
+                    raise
+                self._senders.pop(name).close()  # perhaps whoever listened there has left
+                _say(self._connect(name), messages)
         except ConnectionRefusedError:  # its process is gone
             (self.folder / name).unlink(missing_ok=True)
         except FileNotFoundError:
@@ -163,3 +167,8 @@ class DatagramNotifier:
             except (BlockingIOError, InterruptedError):
                 return
             self._ear.take(message)
+
+
+def _say(sender: socket.socket, messages: list[bytes]) -> None:
+    for message in messages:
+        sender.send(message)

@@ -73,6 +73,7 @@ set enable_nestloop = off
 set enable_hashjoin = on
 set enable_mergejoin = off
 set jit = off
+set work_mem = '16MB'                     -- the locks of a settle are taken in the order of a hash join's other side
 as $$
 #variable_conflict use_column
 declare
@@ -98,9 +99,8 @@ begin
       if lone.child then
         insert into holdfast.wake (id, urgent)
         select p.id, false
-        from holdfast.task t
-        join holdfast.task p on p.id = any (array[t.parent])
-        where t.id = lone.id
+        from (select t.parent from holdfast.task t where t.id = lone.id offset 0) c
+        join holdfast.task p on p.id = any (array[c.parent])
         returning array[id] into parents;
       end if;
       whole := true;
@@ -109,9 +109,9 @@ begin
   end if;
 
   if verdicts is null then
-    with asked as (
-      select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.result
-      from unnest(ids, grants, results) as a (id, grant_id, result)
+    with asked as (                        -- without the results: what does not fit into memory loses its order
+      select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.n
+      from unnest(ids, grants) with ordinality as a (id, grant_id, n)
       order by a.id
       offset 0
     ), gone as (
@@ -121,13 +121,14 @@ begin
         and l.id = a.id
         and l.grant_id = a.grant_id
       returning
-        l.id, l.grant_id, l.worker, l.started_at, l.fence, l.tries, l.lane, l.child, l.gates, l.key, a.result
+        l.id, l.grant_id, l.worker, l.started_at, l.fence, l.tries, l.lane, l.child, l.gates, l.key, a.n
     ), ended as (
       insert into holdfast.outcome (
         id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
       )
-      select g.id, g.grant_id, g.worker, g.started_at, stamp, g.fence, g.tries, 'done', p_by, g.result
+      select g.id, g.grant_id, g.worker, g.started_at, stamp, g.fence, g.tries, 'done', p_by, r.result
       from gone g
+      join unnest(results) with ordinality as r (result, n) on r.n = g.n
     ), others as materialized (             -- those that somebody else has to hear of
       select g.id, g.lane, g.child, g.gates, g.key
       from gone g
@@ -173,12 +174,12 @@ begin
     );
   end if;
 
-  with asked as materialized (
-    select a.*, coalesce(a.given, only_grant) as grant_id
-    from unnest(ids, grants, verdicts, delays, refunds, alones, wakes, reasons, results, error_types, errors, details)
-      as a (id, given, verdict, delay, refund, lonely, wakes, reason, result, error_type, error, detail)
+  with asked as (
+    select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.n
+    from unnest(ids, grants) with ordinality as a (id, grant_id, n)
     where not lapsed_only or a.id = any (held)
     order by a.id
+    offset 0
   ), gone as (
     delete from holdfast.lease l
     using asked a
@@ -186,9 +187,16 @@ begin
       and l.id = a.id
       and l.grant_id = a.grant_id
       and (not lapsed_only or l.lease_timeout < holdfast.clock())
-    returning
-      l.*, a.verdict, a.delay, coalesce(a.refund, false) as refund, coalesce(a.lonely, false) as lonely,
-      a.wakes, a.reason, a.result, a.error_type, a.error, a.detail
+    returning l.*, a.n
+  ), told as (
+    select
+      g.*, v.verdict, v.delay, coalesce(v.refund, false) as refund, coalesce(v.lonely, false) as lonely,
+      v.wakes, v.reason, v.result, v.error_type, v.error, v.detail
+    from gone g
+    join unnest(verdicts, delays, refunds, alones, wakes, reasons, results, error_types, errors, details)
+      with ordinality
+      as v (verdict, delay, refund, lonely, wakes, reason, result, error_type, error, detail, n)
+      on v.n = g.n
   ), judged as materialized (
     select
       g.*, t.parent, la.pool,
@@ -200,7 +208,7 @@ begin
         when not g.refund and g.tries >= coalesce(t.max_tries, default_tries) then 'failed'
       end as ends_as,
       g.verdict not in ('done', 'failed', 'cancelled') and not t.cancel_requested and t.expires_at <= stamp as late
-    from gone g
+    from told g
     join holdfast.task t on t.id = any (array[g.id])
     join holdfast.lane la on la.id = any (array[g.lane])
   ), ended as (

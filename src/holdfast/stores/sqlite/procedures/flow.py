@@ -149,7 +149,7 @@ def record_steps(
         "name": names,
         "step_value": step_values,
     }
-    if not _are_new(s, rows, undo=len(step_ids) > len(ids)):
+    if not _are_new(s, rows, undo=len(set(step_ids)) < len(step_ids)):
         steps = zip(step_ids, positions, kinds, names, step_values, strict=True)
         return _record_each(s, given, list(steps))
     return [(id, None) for id in ids]
