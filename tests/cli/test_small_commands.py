@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -103,7 +104,13 @@ def test_an_api_is_served_too_where_it_is_installed(shell: Shell):
     assert shell.says("tasks", "wait", task, "--api", url, "--timeout", "60") == "3"
     dev.send(signal.SIGTERM)
     assert dev.end() == 0
-    assert "does not answer" in shell.fails(4, "tasks", "ls", "--api", url)
+
+
+def test_an_api_that_is_not_there_does_not_answer(shell: Shell):
+    with socket.socket() as silent:  # a port that nobody else can take meanwhile
+        silent.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert "does not answer" in shell.fails(4, "tasks", "ls", "--api", url)
 
 
 def test_dev_hears_the_environment_as_a_worker_does(shell: Shell):
