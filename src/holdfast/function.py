@@ -26,7 +26,7 @@ from holdfast.tasks.names import (
 from holdfast.tasks.payload import encode
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.signature import Signature
-from holdfast.tasks.task import Draft
+from holdfast.tasks.task import Claimed, Draft
 
 __all__ = ["Call", "Function", "Isolation", "KeyFunction", "Soon", "Traits", "Wishes"]
 
@@ -184,9 +184,16 @@ class Function(Generic[P, T, R]):
         calls = [Call(self, tuple(item), {}) for item in items]
         return _flow("starmap").join(calls, at_most=at_most, return_exceptions=return_exceptions)
 
-    def draft(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Draft:
-        """The task that this call makes. Arguments are checked here, in the caller."""
+    def draft(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], parent: Claimed | None = None
+    ) -> Draft:
+        """The task that this call makes. Arguments are checked here, in the caller. A child belongs
+        to whom its parent belongs, unless it is said."""
         wishes, traits = self.wishes, self.traits
+        tenant, user_id = wishes.tenant, wishes.user_id
+        if parent is not None:
+            tenant = parent.lane.tenant if tenant == "default" else tenant
+            user_id = parent.user_id if user_id is None else user_id
         payload = self.signature.pack(args, kwargs)
         return Draft(
             id=new_id(),
@@ -196,8 +203,9 @@ class Function(Generic[P, T, R]):
             version=traits.version,
             tags=wishes.tags,
             requires=wishes.requires,
-            tenant=wishes.tenant,
-            user_id=wishes.user_id,
+            tenant=tenant,
+            user_id=user_id,
+            parent=None if parent is None else parent.lease.task,
             priority=wishes.priority,
             delay=wishes.delay,
             run_at=wishes.run_at,
@@ -241,8 +249,8 @@ class Call(Generic[R]):
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
 
-    def draft(self) -> Draft:
-        return self.function.draft(self.args, self.kwargs)
+    def draft(self, parent: Claimed | None = None) -> Draft:
+        return self.function.draft(self.args, self.kwargs, parent)
 
     def __await__(self) -> Generator[Any, Any, R]:
         """In a durable function: a child task, and its result."""

@@ -120,14 +120,9 @@ class Asking(Flow):
                 one.cancel()
 
     def _ask_child(self, call: Call[Any]) -> Ask:
-        draft = call.draft()
-        claimed = self._host.context.claimed
-        tenant = claimed.lane.tenant if draft.tenant == "default" else draft.tenant
+        draft = call.draft(self._host.context.claimed)
         ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
-        user = claimed.user_id if draft.user_id is None else draft.user_id
-        ask.draft = msgspec.structs.replace(
-            draft, parent=self._lease.task, tenant=tenant, user_id=user
-        )
+        ask.draft = draft
         return ask
 
     def _end_of(self, ask: Ask, call: Call[Any], one: One) -> Any:

@@ -41,6 +41,9 @@ logger = logging.getLogger("holdfast.flow")
 Step = Callable[[Key], Awaitable[Recorded]]
 TIMEOUT = "timeout in"  # how timers of asyncio are named
 _DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
+# Turns of the event loop in which a child that starts here may end, and its end be under way to the
+# store: only then we get ready to wait for it.
+_FIRST = 2
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
 
 
@@ -257,6 +260,8 @@ class Pump:
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
             await self._children.record(others, self.loop.time())
+            for _ in range(_FIRST):
+                await asyncio.sleep(0)
         elif self._recording.decides:
             await self._recording.flush()
         for ask in steps:

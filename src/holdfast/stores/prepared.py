@@ -21,6 +21,7 @@ _WISHES = attrgetter(
     "parent",
 )  # fmt: skip
 _NO_WISHES = (None,) * 9
+_Column = list[Any] | None
 _REST = (
     "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
     "lifetimes", "concurrency_keys", "user_ids", "parents",
@@ -86,40 +87,40 @@ def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
         "nps": [-draft.priority for draft in drafts],
         "payloads": [draft.payload for draft in drafts],
     }
-    if list(map(_WISHES, drafts)).count(_NO_WISHES) == len(drafts):
+    wishes = list(map(_WISHES, drafts))
+    if wishes.count(_NO_WISHES) == len(drafts):
         return {**columns, **dict.fromkeys(_REST)}
-    keys = _column(drafts, "key")
+    tries, retries, delays, run_ats, expires, keys, concurrency_keys, user_ids, parents = (
+        None if column.count(None) == len(column) else list(column)
+        for column in zip(*wishes, strict=True)
+    )
     return {
         **columns,
-        "max_tries": _max_tries(drafts),
-        "policies": _column(drafts, "retry", policy_bytes),
-        "delays": _column(drafts, "delay", timedelta.total_seconds),
-        "run_ats": _column(drafts, "run_at"),
-        "expires": _column(drafts, "expires", timedelta.total_seconds),
+        "max_tries": _max_tries(tries, retries),
+        "policies": _each(retries, policy_bytes),
+        "delays": _each(delays, timedelta.total_seconds),
+        "run_ats": run_ats,
+        "expires": _each(expires, timedelta.total_seconds),
         "keys": keys,
         "tenants": keys and [draft.tenant for draft in drafts],
         "fingerprints": keys and [draft.fingerprint for draft in drafts],
         "lifetimes": keys and [draft.lifetime for draft in drafts],
-        "concurrency_keys": _column(drafts, "concurrency_key"),
-        "user_ids": _column(drafts, "user_id"),
-        "parents": _column(drafts, "parent"),
+        "concurrency_keys": concurrency_keys,
+        "user_ids": user_ids,
+        "parents": parents,
     }
 
 
-def _column(
-    drafts: Sequence[Draft], field: str, to: Callable[[Any], Any] | None = None
-) -> list[Any] | None:
-    values = list(map(attrgetter(field), drafts))
-    if values.count(None) == len(values):
-        return None
-    return [None if value is None else to(value) for value in values] if to else values
+def _each(column: _Column, to: Callable[[Any], Any]) -> _Column:
+    return column and [None if value is None else to(value) for value in column]
 
 
-def _max_tries(drafts: Sequence[Draft]) -> list[int | None] | None:
-    own, policies = _column(drafts, "max_tries"), _column(drafts, "retry")
-    if own is None and policies is None:
-        return None
-    return [d.max_tries or (d.retry.max_attempts if d.retry else None) for d in drafts]
+def _max_tries(own: _Column, retries: _Column) -> _Column:
+    """Their own, or those of their policies."""
+    policies = _each(retries, attrgetter("max_attempts"))
+    if own is None or policies is None:
+        return own or policies
+    return [tries or most for tries, most in zip(own, policies, strict=True)]
 
 
 def used_before() -> InvalidInput:

@@ -3,15 +3,8 @@ select l.fence
 from lease l
 where l.id = :id and l.grant_id = :grant
 
--- name: step.conflict
-select s.position
-from step s
-where s.id = :id
-  and s.position = :position
-  and (s.kind is not :kind or s.name is not :name or s.value is not :value)
-
--- name: step.any
-select 1
+-- name: step.standing
+select s.position, s.kind is not :kind or s.name is not :name or s.value is not :value
 from step s
 where s.id = :id and s.position = :position
 

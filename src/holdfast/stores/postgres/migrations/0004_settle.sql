@@ -548,10 +548,10 @@ begin
   from unnest(positions, kinds, names, step_values) as a (position, kind, name, value)
   on conflict do nothing;
 
-  if p_consumed <> '{}' then
+  if p_consumed is not null then
     update holdfast.signal s set consumed = true where s.signal = any (p_consumed) and s.id = p_id;
   end if;
-  if p_seen <> '{}' then
+  if p_seen is not null then
     delete from holdfast.wake w where w.seq = any (p_seen) and w.id = p_id;
   end if;
   if p_most > 0 then

@@ -30,8 +30,8 @@ def record(
     kinds: list[str],
     names: list[str],
     step_values: list[bytes | None],
-    consumed: list[UUID],
-    seen: list[int],
+    consumed: list[UUID] | None,
+    seen: list[int] | None,
     ids: list[UUID] | None,
     lanes: list[int] | None,
     nps: list[int] | None,
@@ -66,12 +66,12 @@ def record(
         "name": names,
         "value": step_values,
     }
-    conflicts = sorted(position for (position,) in s.each("step.conflict", **steps))
-    if conflicts:
+    stands = s.each("step.standing", **steps)
+    if conflicts := sorted(position for position, differs in stands if differs):
         return [(True, conflicts, None, None, None, None)]
     taken: tuple[Any, ...] = (None, None, None)
     # Else this very call was written before, children and all.
-    if ids and not s.each("step.any", id=id.bytes, position=positions):
+    if ids and not stands:
         (taken,) = accept(
             s,
             ids=ids,
@@ -98,8 +98,10 @@ def record(
     elif keys:
         taken = _held_keys(s, ids or [], keys, tenants or [])
     s.each("step.add", **steps, fence=fence)
-    s.each("signal.consume", signal=bytes_of(consumed), id=id.bytes)
-    s.each("wake.forget", seq=seen, id=id.bytes)
+    if consumed:
+        s.each("signal.consume", signal=bytes_of(consumed), id=id.bytes)
+    if seen:
+        s.each("wake.forget", seq=seen, id=id.bytes)
     leased: list[Any] = []
     if most and taking:
         leased = s.each("lease.of_grant", id=bytes_of(ids or []), grant=taking.bytes)
@@ -183,9 +185,9 @@ def _record_each(
             fences[id] = fence
     rows = [row for row in steps if row[0] in fences]
     clashes: dict[UUID, list[int]] = {}
-    for row in rows:
-        id, position, kind, name, value = row
-        if s.rows("step.conflict", id=id, position=position, kind=kind, name=name, value=value):
+    for id, position, kind, name, value in rows:
+        stands = s.row("step.standing", id=id, position=position, kind=kind, name=name, value=value)
+        if stands and stands[1]:
             clashes.setdefault(id, []).append(position)
     kept = [row for row in rows if row[0] not in clashes]
     s.each(
