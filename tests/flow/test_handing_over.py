@@ -11,6 +11,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import StoreUnreachable
 from holdfast.work import adoption
+from holdfast.work.looking import Looking
 from tests.work.bench import Bench, until
 
 STAYS = 99
@@ -79,6 +80,9 @@ class Family:
 @pytest.fixture
 async def family(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Family:
     monkeypatch.setattr(adoption, "_ANSWER", 0.5)
+    # Workers find by themselves what there is: a hint that comes late, in the moment of the write,
+    # would send the children to their queue.
+    monkeypatch.setattr(Looking, "hint", lambda looking: None)
     client = await bench.app.home.client()
     slow = Slow(client.store)
     client.store = slow
