@@ -26,7 +26,7 @@ from holdfast.tasks.task import Lease
 
 ROUNDS = 5
 STEPS, MANY, CHAIN, FAN, LONG = 200, 100, 100, 1000, 10_000
-SLOWER = 300  # microseconds that PostgreSQL waits before a flush: as on a disk of a data centre
+SLOWER = 500  # microseconds that PostgreSQL waits before a flush: as on a disk of a data centre
 Commits = Callable[[int], Awaitable[float]]
 marks: dict[str, tuple[float, float]] = {}
 

@@ -114,8 +114,8 @@ class Context:
     """One attempt, seen from inside its function."""
 
     __slots__ = (
-        "_cancel_requested", "_outer", "_told", "claimed", "clock", "effects", "family",
-        "keeper", "max_tries", "secrets", "watched", "worker_id",
+        "__weakref__", "_cancel_requested", "_outer", "_told", "claimed", "clock", "effects",
+        "family", "keeper", "max_tries", "secrets", "watched", "worker_id",
     )  # fmt: skip
 
     def __init__(

@@ -1,12 +1,17 @@
 """Slots that are not given away too early, connections that are not kept, errors that are told."""
 
 import asyncio
+import gc
 import threading
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from holdfast import TaskFailed, current
+from holdfast.context import Context
+from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.tasks.lifecycle import Done
 from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
 
@@ -117,3 +122,56 @@ async def test_two_workers_of_one_app_share_the_work_and_both_end(bench: Bench) 
         for task in tasks:
             await task.result(timeout=60)
     assert seen == {"w0", "w1"}
+
+
+async def test_attempts_that_ended_are_forgotten_without_the_garbage_collector(
+    bench: Bench,
+) -> None:
+    """A worker of thousands a second has other things to do."""
+    seen: list[ref[Context]] = []
+
+    @bench.app.durable
+    async def plain(i: int) -> int:
+        seen.append(ref(current()))
+        return i
+
+    gc.disable()
+    try:
+        async with bench.worker():
+            tasks = await bench.app.dispatch_many([plain.call(i) for i in range(20)])
+            assert [await task.result(timeout=60) for task in tasks] == list(range(20))
+            await until(lambda: [context() for context in seen] == [None] * 20)
+    finally:
+        gc.enable()
+
+
+async def test_what_outlives_its_attempt_is_answered_or_told_that_it_is_too_late(
+    bench: Bench,
+) -> None:
+    ended, left = asyncio.Event(), list[tuple[Context, asyncio.Task[None]]]()
+
+    @bench.app.durable
+    async def child() -> None: ...
+
+    async def go_on() -> None:
+        await ended.wait()
+        await child()
+
+    @bench.app.durable
+    async def plain() -> None:
+        left.append((current(), asyncio.create_task(go_on())))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(plain)
+        await task.result(timeout=60)
+        await until(lambda: bench.leases() == 0)
+        ended.set()
+        ((context, later),) = left
+        with pytest.raises(HoldfastError, match="has ended: what it left running can ask for"):
+            await asyncio.wait_for(later, 60)
+        assert (context.task_id, context.cancel_requested) == (task.id, False)
+        context.check_cancelled()
+        with pytest.raises(LeaseLost):
+            await context.progress(50.0)
+        with pytest.raises(LeaseLost):
+            await context.release(Done(b"null"))

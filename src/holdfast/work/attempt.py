@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from enum import Enum
 from typing import Any, Protocol, assert_never
 from uuid import UUID
+from weakref import ref
 
 from holdfast import tracing
 from holdfast.answers import Journal, Written
@@ -104,9 +105,9 @@ class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "__dict__", "_is_over", "_is_read", "_journal", "_site", "_transaction", "began", "claimed",
-        "committed", "context", "ended", "executor", "function", "orphans", "started", "task",
-        "timer", "why",
+        "__dict__", "_context", "_is_over", "_is_read", "_journal", "_site", "_transaction",
+        "began", "claimed", "committed", "ended", "executor", "function", "orphans", "started",
+        "task", "timer", "why",
     )  # fmt: skip
 
     # Of durable functions that ask for something; most never do, and nobody looks.
@@ -125,7 +126,7 @@ class Attempt:
         started: int,
     ) -> None:
         self.claimed, self.function, self.executor, self._site = claimed, function, executor, site
-        self.context = Context(
+        self._context: Context | ref[Context] = Context(
             claimed,
             self,
             worker_id=site.worker_id,
@@ -142,6 +143,21 @@ class Attempt:
         self._journal: Journal | None = None
         self.began: Flowing | None = None
         self.orphans: Sequence[UUID] = ()  # children that nobody waits for any more
+
+    @property
+    def context(self) -> Context:
+        found = self._context
+        if isinstance(found, Context):
+            return found
+        context = found()
+        assert context is not None, "only code that has it asks after the end"
+        return context
+
+    def let_go(self) -> None:
+        """It has ended as it should, and asked for nothing that may go on. It and its context know
+        each other: both would stay until the garbage is collected."""
+        if self.why is None and self.began is None:
+            self._context = ref(self.context)
 
     def _secrets(self) -> frozenset[str]:
         if self._hidden is None:
@@ -216,6 +232,11 @@ class Attempt:
                 "a thread that a coroutine function started cannot ask for anything that is "
                 "recorded: await it in the function itself; or make the function sync, and it has "
                 "a thread of its own, with Holdfast.run"
+            )
+        if self._is_over and self.began is None:
+            raise HoldfastError(
+                f"task {self.context.task_id} has ended: what it left running can ask for nothing "
+                "that is recorded; await it before the function returns"
             )
         return self._flow()
 

@@ -235,6 +235,7 @@ class Slots:
             running.reset(token)
             now = self.holding.now()
             self._end(attempt, settlement, now)
+            attempt.let_go()
             if attempt.why is not None or me.cancelling() or copy_context() != clean:
                 break  # it was cancelled, or left something behind: a fresh one goes on
             if now - since > _LONGEST_TURN:
