@@ -74,10 +74,10 @@ async def test_more_is_claimed_while_what_was_claimed_before_still_runs(bench: B
     @app.durable
     async def compute(i: int) -> None:
         started.append(i)
-        time.sleep(0.00001)  # noqa: ASYNC251
+        time.sleep(0.0001)  # noqa: ASYNC251
 
     async with bench.worker(app, max_concurrency=10):
-        tasks = await app.dispatch_many([compute.call(i) for i in range(12_000)])
+        tasks = await app.dispatch_many([compute.call(i) for i in range(6_000)])
         await tasks[-1].result(timeout=60)
     assert max(left) > 100, "it does not wait until its slots are all that it has"
 
