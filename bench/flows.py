@@ -26,7 +26,7 @@ from holdfast.tasks.task import Lease
 
 ROUNDS = 5
 STEPS, MANY, CHAIN, FAN, LONG = 200, 100, 100, 1000, 10_000
-SLOWER = 500  # microseconds that PostgreSQL waits before a flush: as on a disk of a data centre
+SLOWER = 500  # microseconds that PostgreSQL waits before a flush, and what the timer adds
 Commits = Callable[[int], Awaitable[float]]
 marks: dict[str, tuple[float, float]] = {}
 
@@ -222,7 +222,7 @@ async def on_postgres(url: str) -> list[Ratio]:
     database = await conn.fetchval("select current_database()")
     for setting, value in (("commit_delay", SLOWER), ("commit_siblings", 0)):
         await conn.execute(f'alter database "{database}" set {setting} = {value}')
-    name = f"PostgreSQL, flushes {SLOWER / 1000:g} ms slower"
+    name = "PostgreSQL, slower flushes"
     return found + await to_commits(name, url, inserts(await asyncpg.connect(url)))
 
 

@@ -1,5 +1,7 @@
 """Steps: a recorded step comes back byte for byte, and never changes."""
 
+import asyncio
+
 import pytest
 
 from holdfast.answers import Journal, Step
@@ -75,6 +77,26 @@ async def test_another_value_at_a_recorded_position_is_refused(store, dump, othe
         await store.record(lease, [C, other], consumed=[signal], seen=wakes)
     assert refused.value.positions == (1,)
     assert await dump() == before
+
+
+@pytest.mark.parametrize("beside", [[], [C]], ids=["alone", "with a new one"])
+@pytest.mark.parametrize("company", [False, True], ids=["one", "many"])
+async def test_another_value_of_plain_steps_is_refused_and_harms_nobody_else(
+    store, dump, beside, company
+):
+    id, lease = await _held(store)
+    other, theirs = await _held(store)
+    await store.record(lease, [A])
+    before = await dump()
+    clash = store.record(lease, [*beside, Step(position=1, name="fetch", value=b"2")])
+    asked = [clash, store.record(theirs, [A]), store.record(theirs, [B])] if company else [clash]
+    refused, *fine = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(refused, JournalConflict)
+    assert refused.positions == (1,)
+    assert [error for error in fine if isinstance(error, BaseException)] == []
+    assert (await store.journal(id)).steps == [A]
+    assert (await store.journal(other)).steps == ([A, B] if company else [])
+    assert company or await dump() == before
 
 
 async def test_two_values_for_one_position_are_refused(store, dump):

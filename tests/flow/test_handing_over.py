@@ -11,7 +11,9 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import StoreUnreachable
 from holdfast.work import adoption
+from holdfast.work.attempt import Attempt
 from holdfast.work.looking import Looking
+from holdfast.work.slots import Slots
 from tests.work.bench import Bench, until
 
 STAYS = 99
@@ -70,10 +72,10 @@ class Family:
 
         self.child, self.parent = child, parent
 
-    async def until_idle(self) -> None:
+    async def until_idle(self, child: Any = None) -> None:
         """Children go to their queue until their worker has nothing else to do."""
         while not await Holdfast.step("is it idle", lambda: self.slow.hands_over):
-            await self.child(-1)
+            await (child() if child else self.child(-1))
         self.slow.waits = True
 
 
@@ -176,3 +178,66 @@ async def test_a_function_that_leaves_a_child_behind_leaves_none_astray(
         assert await task.result(timeout=60) == "left"
         await until(lambda: bench.leases() == 0)
     assert await ends(bench, family) == [["cancelled"]]
+
+
+async def test_a_step_that_is_given_up_while_a_child_starts_here_does_not_begin(
+    bench: Bench, family: Family
+) -> None:
+    started, done = asyncio.Event(), list[str]()
+
+    async def pay() -> None:
+        done.append("paid")
+
+    @bench.app.durable(name="first")
+    async def first() -> None:
+        started.set()
+
+    async def call() -> None:
+        await first()
+
+    @bench.app.durable(name="both")
+    async def both() -> None:
+        await family.until_idle(first)
+        family.slow.waits = False
+        started.clear()
+        paying = asyncio.create_task(Holdfast.step("pay", pay))
+        calling = asyncio.create_task(call())
+        await started.wait()
+        paying.cancel()
+        await calling
+        await asyncio.gather(paying, return_exceptions=True)
+
+    async with bench.worker():
+        await (await bench.app.dispatch(both)).result(timeout=60)
+    assert family.slow.hands_over, "the child started here"
+    assert done == []
+
+
+async def test_the_end_of_a_child_is_under_way_before_its_parent_gets_ready_to_wait(
+    bench: Bench, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    rest, settle = Slots.rest, family.slow.settle
+
+    def rests(slots: Slots, attempt: Attempt) -> None:
+        seen.append("parent rests")
+        rest(slots, attempt)
+
+    async def settles(*args: Any, **options: Any) -> Any:
+        seen.append("child settles")
+        return await settle(*args, **options)
+
+    monkeypatch.setattr(Slots, "rest", rests)
+    monkeypatch.setattr(family.slow, "settle", settles, raising=False)
+
+    @bench.app.durable(name="waits")
+    async def waits() -> list[str]:
+        await family.until_idle()
+        family.slow.waits = False
+        seen.clear()
+        await family.child(-1)
+        return seen
+
+    async with bench.worker():
+        task = await bench.app.dispatch(waits)
+        assert await task.result(timeout=60) == ["child settles", "parent rests"]

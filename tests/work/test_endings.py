@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import threading
+from contextvars import copy_context
+from datetime import datetime
 from typing import Any
 from weakref import ref
 
@@ -10,7 +12,7 @@ import pytest
 
 from holdfast import TaskFailed, current
 from holdfast.context import Context
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import LeaseLost
 from holdfast.tasks.lifecycle import Done
 from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
@@ -145,17 +147,18 @@ async def test_attempts_that_ended_are_forgotten_without_the_garbage_collector(
         gc.enable()
 
 
-async def test_what_outlives_its_attempt_is_answered_or_told_that_it_is_too_late(
-    bench: Bench,
-) -> None:
-    ended, left = asyncio.Event(), list[tuple[Context, asyncio.Task[None]]]()
+async def test_what_outlives_its_attempt_is_no_part_of_it_any_more(bench: Bench) -> None:
+    """What it asks for is not recorded, and the same as anywhere else."""
+    ended, left = asyncio.Event(), list[tuple[Context, asyncio.Task[int]]]()
 
     @bench.app.durable
-    async def child() -> None: ...
+    async def child() -> int:
+        return current().uuid().version or 0
 
-    async def go_on() -> None:
+    async def go_on() -> int:
         await ended.wait()
-        await child()
+        await bench.app.dispatch(child)
+        return await child()
 
     @bench.app.durable
     async def plain() -> None:
@@ -167,11 +170,38 @@ async def test_what_outlives_its_attempt_is_answered_or_told_that_it_is_too_late
         await until(lambda: bench.leases() == 0)
         ended.set()
         ((context, later),) = left
-        with pytest.raises(HoldfastError, match="has ended: what it left running can ask for"):
-            await asyncio.wait_for(later, 60)
+        assert await asyncio.wait_for(later, 60) == 4
         assert (context.task_id, context.cancel_requested) == (task.id, False)
         context.check_cancelled()
         with pytest.raises(LeaseLost):
             await context.progress(50.0)
         with pytest.raises(LeaseLost):
             await context.release(Done(b"null"))
+
+
+async def test_a_thread_that_outlives_its_attempt_is_told_that_it_is_too_late(
+    bench: Bench,
+) -> None:
+    ended, left = threading.Event(), list[threading.Thread]()
+    heard: list[Any] = []
+
+    def go_on() -> None:
+        ended.wait(60)
+        context = current()
+        heard.append(context.now())
+        try:
+            asyncio.run(context.release(Done(b"null")))
+        except BaseException as error:
+            heard.append(error)
+
+    @bench.app.durable
+    def plain() -> None:
+        left.append(threading.Thread(target=copy_context().run, args=(go_on,), daemon=True))
+        left[0].start()
+
+    async with bench.worker():
+        await (await bench.app.dispatch(plain)).result(timeout=60)
+        await until(lambda: bench.leases() == 0)
+        ended.set()
+        await until(lambda: len(heard) == 2)
+    assert [type(one) for one in heard] == [datetime, LeaseLost], heard

@@ -43,9 +43,9 @@ class Children:
         self._history, self._recording, self._arrivals = history, recording, arrivals
         self.told: deque[list[tuple[Ask, One]]] = deque()
 
-    async def record(self, asks: Sequence[Ask], now: float) -> None:
+    async def record(self, asks: Sequence[Ask], now: float) -> bool:
         """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
-        the clock of the event loop."""
+        the clock of the event loop. Answers whether some of the children start here."""
         for ask in asks:
             if not ask.again:
                 task = ask.draft.id if ask.draft else None
@@ -55,10 +55,11 @@ class Children:
                 ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
                 if ask.seconds is not None and ask.due is None:
                     ask.due = now + ask.seconds
-        await self._flush_with([ask for ask in asks if ask.draft and not ask.again])
+        start_here = await self._flush_with([a for a in asks if a.draft and not a.again])
         again = [ask for ask in asks if ask.again]
         for start in range(0, len(again), _AT_ONCE):
             await self._revive(again[start : start + _AT_ONCE])
+        return start_here
 
     async def make_sure(self, asks: Sequence[Ask]) -> None:
         """Whether their tasks are ours: we may have crashed before we could note whose they are."""
@@ -79,9 +80,10 @@ class Children:
             self._arrivals.look_now()  # it may have ended long ago
             self._recording.add(Holder(ask.position or 0, task))
 
-    async def _flush_with(self, made: Sequence[Ask]) -> None:
-        """Write what is asked for, and accept the children. One whose idempotency key belongs to
-        other work has failed by that: it is written so, with the others."""
+    async def _flush_with(self, made: Sequence[Ask]) -> bool:
+        """Write what is asked for, and accept the children; whether some start here. One whose
+        idempotency key belongs to other work has failed by that: it is written so, with the
+        others."""
         told: list[list[tuple[Ask, One]]] = []
         while True:
             try:
@@ -104,7 +106,7 @@ class Children:
                     self._belongs(ask, id)
                 self._host.made(traced, written, offer)
             self.told += told
-            return
+            return bool(drafts and written and written.leased)
 
     def _refuse(self, ask: Ask, conflict: KeyConflict) -> tuple[Ask, One]:
         """There is no such child, and never was."""

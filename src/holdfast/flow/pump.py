@@ -259,12 +259,14 @@ class Pump:
         others = [ask for ask in new if ask.kind != "step"]
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
-            await self._children.record(others, self.loop.time())
-            for _ in range(_FIRST):
-                await asyncio.sleep(0)
+            if await self._children.record(others, self.loop.time()):
+                for _ in range(_FIRST):
+                    await asyncio.sleep(0)
         elif self._recording.decides:
             await self._recording.flush()
         for ask in steps:
+            if self.closed or ask.done():  # it was given up meanwhile
+                continue
             assert ask.run
             ask.running = self.loop.create_task(self._run_step(ask), context=outside())
             self._arrivals.under_way.add(ask.running)

@@ -150,13 +150,14 @@ class Attempt:
         if isinstance(found, Context):
             return found
         context = found()
-        assert context is not None, "only code that has it asks after the end"
+        assert context is not None, "nobody else asks after the end"
         return context
 
     def let_go(self) -> None:
-        """It has ended as it should, and asked for nothing that may go on. It and its context know
-        each other: both would stay until the garbage is collected."""
-        if self.why is None and self.began is None:
+        """It has ended by itself. It and its context know each other: both would stay until the
+        garbage is collected. From now on only code that has the context leads here. Where there was
+        a flow, or a thread that has a context of its own, others may."""
+        if self.why is None and self.began is None and self.function.is_async:
             self._context = ref(self.context)
 
     def _secrets(self) -> frozenset[str]:
@@ -224,19 +225,15 @@ class Attempt:
 
     @property
     def flow(self) -> Flowing | None:
-        """None until the journal is read."""
-        if not self._is_read:
+        """None until the journal is read, and for what an ended function left behind: it is no part
+        of it any more."""
+        if not self._is_read or (self._is_over and self.began is None):
             return None
         if self.task and not _runs_on(self.task.get_loop()):
             raise HoldfastError(
                 "a thread that a coroutine function started cannot ask for anything that is "
                 "recorded: await it in the function itself; or make the function sync, and it has "
                 "a thread of its own, with Holdfast.run"
-            )
-        if self._is_over and self.began is None:
-            raise HoldfastError(
-                f"task {self.context.task_id} has ended: what it left running can ask for nothing "
-                "that is recorded; await it before the function returns"
             )
         return self._flow()
 
