@@ -128,7 +128,7 @@ async def test_a_user_is_named_as_everywhere(store, enqueue):
     page = await store.list_tasks(TaskFilter(user_id="ann ü"))
     assert len(page.tasks) == 4, "also where nobody knows its lane yet"
     page = await store.list_tasks(TaskFilter(user_id="ann ü", tenant="default"))
-    assert [task.id for task in page.tasks] == ids[2::-1]
+    assert [task.id for task in page.tasks] == sorted(ids[:3], reverse=True)
 
 
 async def test_a_concurrency_key_holds(store, enqueue):

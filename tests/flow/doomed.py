@@ -1,6 +1,7 @@
 """A store that is cut off at one of its calls, as if the process that uses it were killed there."""
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 from holdfast.errors import LeaseLost, StoreUnreachable
@@ -13,11 +14,13 @@ _READS = ("news", "journal")
 
 class Doomed:
     """Passes everything on until the n-th call of a durable function's verbs: before it is carried
-    out, or after, when its answer is lost. From then on nothing is written or heard any more."""
+    out, or after, when its answer is lost. From then on nothing is written or heard any more, and
+    no claim of its own takes what the fatal call makes ready."""
 
     def __init__(self, store: Any, fatal: int, *, after: bool) -> None:
         self._store, self._fatal, self._after = store, fatal, after
         self._calls = 0
+        self._taking = asyncio.Lock()  # a claim, or the fatal call
         self.dead = False
         self.died = asyncio.Event()
         self.recorded: list[tuple[Any, str]] = []  # (task, name) of steps that stand
@@ -35,19 +38,24 @@ class Doomed:
                 self._calls += 1
                 strikes = self._calls == self._fatal
             if strikes and not self._after:
-                return self._die(verb, args)
-            answer = await real(*args, **kwargs)
+                self.dead = True
+                self.died.set()
+                return self._answer(verb, args)
+            async with self._taking if strikes or verb == "claim" else nullcontext():
+                if self.dead:
+                    return self._answer(verb, args)
+                self.dead = strikes
+                try:
+                    answer = await real(*args, **kwargs)
+                finally:
+                    if strikes:
+                        self.died.set()
             if verb == "record":
                 good = [step for step in args[1] if b'"failure":' not in (step.value or b"")]
                 self.recorded += [(args[0].task, step.name) for step in good]
-            return self._die(verb, args) if strikes else answer
+            return self._answer(verb, args) if strikes else answer
 
         return call
-
-    def _die(self, verb: str, args: tuple[Any, ...]) -> Any:
-        self.dead = True
-        self.died.set()
-        return self._answer(verb, args)
 
     def _answer(self, verb: str, args: tuple[Any, ...]) -> Any:
         """What lets a worker come to its end without a word."""
