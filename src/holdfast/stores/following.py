@@ -43,9 +43,11 @@ class Following(Base):
 
     async def _settled_page(self, verb: str, after: int, limit: int, **asked: Any) -> EventPage:
         found = await self._events(verb, after=after, limit=limit, **asked)
-        numbers = [event.seq for event in found]
-        last = await self._settled_up_to(after, numbers)
-        if numbers and _whole_up_to(after, numbers) < numbers[-1]:
+        whole, seen = _whole_up_to(after, [event.seq for event in found]), after
+        if found:
+            seen = found[-1].seq
+        last = await self._settled_up_to(whole, seen)
+        if whole < seen:
             # Once more: what was missing then is there now, or never comes.
             found = await self._events(verb, after=after, limit=limit, **asked)
             if len(found) == limit:  # it may have pushed out the last of those that were seen
@@ -73,17 +75,15 @@ class Following(Base):
             ) in await self._call(verb, **asked)
         ]  # fmt: skip
 
-    async def _settled_up_to(self, after: int, numbers: Sequence[int]) -> int:
-        """How far nothing can come in between any more, of the numbers that were read just now.
+    async def _settled_up_to(self, whole: int, last: int) -> int:
+        """How far nothing can come in between any more, of the numbers that were read just now:
+        none is missing up to `whole`, and `last` is the last one.
 
         A number is missing: its writer has not committed yet, or never will. Whoever may still
         write it holds a lock by now; once they are through, what is missing stays missing: up to
         the last one that was seen. Younger numbers may have gaps of their own.
         """
-        whole = _whole_up_to(after, numbers)
-        if not numbers or whole == numbers[-1]:
-            return whole
-        return numbers[-1] if await self._writers_are_through() else whole
+        return last if whole == last or await self._writers_are_through() else whole
 
     async def _writers_are_through(self) -> bool:
         """Waits for those who write just now, so long and no longer."""

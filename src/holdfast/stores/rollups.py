@@ -18,13 +18,14 @@ class Rollups(Following):
     async def roll_up(self, batch: int = 5000) -> int:
         mark: int | None = await self._value("rolled_up")
         after = mark or 0
-        rows = await self._call("event_numbers", after=after, limit=batch)
-        numbers = [seq for (seq,) in rows]
-        upto = await self._settled_up_to(after, numbers)
+        ((found, whole, last),) = await self._call("event_numbers", after=after, limit=batch)
+        upto = await self._settled_up_to(whole, last)
         if upto == mark:  # none: from now on somebody counts, also where nothing has happened yet
             return 0
         counted = await self._value("roll_up", after=after, upto=upto)
-        return sum(number <= upto for number in numbers) if counted else 0
+        if not counted:
+            return 0
+        return int(found if upto == last else upto - after)
 
     async def rollups(
         self,

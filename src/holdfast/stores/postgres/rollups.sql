@@ -3,21 +3,26 @@ select max(r.seq)
 from holdfast.reached r
 where r.name = 'rollup'
 
+-- How many come next, up to which number none is missing, and the last of them.
 -- name: event_numbers
-select x.seq
+select
+  count(*), coalesce(max(y.seq) filter (where y.seq = :after + y.place), :after), coalesce(max(y.seq), :after)
 from (
-  (select o.seq from holdfast.outcome o where o.state = 'done' and o.seq > :after order by o.seq limit :limit)
-  union all
-  (select o.seq from holdfast.outcome o where o.state = 'failed' and o.seq > :after order by o.seq limit :limit)
-  union all
-  (select o.seq from holdfast.outcome o where o.state = 'cancelled' and o.seq > :after order by o.seq limit :limit)
-  union all
-  (select a.seq from holdfast.attempt a where a.seq > :after order by a.seq limit :limit)
-  union all
-  (select r.seq from holdfast.refusal r where r.seq > :after order by r.seq limit :limit)
-) x
-order by x.seq
-limit :limit
+  select x.seq, row_number() over (order by x.seq) as place
+  from (
+    (select o.seq from holdfast.outcome o where o.state = 'done' and o.seq > :after order by o.seq limit :limit)
+    union all
+    (select o.seq from holdfast.outcome o where o.state = 'failed' and o.seq > :after order by o.seq limit :limit)
+    union all
+    (select o.seq from holdfast.outcome o where o.state = 'cancelled' and o.seq > :after order by o.seq limit :limit)
+    union all
+    (select a.seq from holdfast.attempt a where a.seq > :after order by a.seq limit :limit)
+    union all
+    (select r.seq from holdfast.refusal r where r.seq > :after order by r.seq limit :limit)
+  ) x
+  order by x.seq
+  limit :limit
+) y
 
 -- name: roll_up
 select holdfast.roll_up(:after, :upto)

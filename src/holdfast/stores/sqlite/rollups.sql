@@ -3,17 +3,22 @@ select max(r.seq)
 from reached r
 where r.name = 'rollup'
 
+-- How many come next, up to which number none is missing, and the last of them.
 -- name: event_numbers
-select x.seq
+select
+  count(*), coalesce(max(y.seq) filter (where y.seq = :after + y.place), :after), coalesce(max(y.seq), :after)
 from (
-  select * from (select o.seq from outcome o where o.seq > :after order by o.seq limit :limit)
-  union all
-  select * from (select a.seq from attempt a where a.seq > :after order by a.seq limit :limit)
-  union all
-  select * from (select r.seq from refusal r where r.seq > :after order by r.seq limit :limit)
-) x
-order by x.seq
-limit :limit
+  select x.seq, row_number() over (order by x.seq) as place
+  from (
+    select * from (select o.seq from outcome o where o.seq > :after order by o.seq limit :limit)
+    union all
+    select * from (select a.seq from attempt a where a.seq > :after order by a.seq limit :limit)
+    union all
+    select * from (select r.seq from refusal r where r.seq > :after order by r.seq limit :limit)
+  ) x
+  order by x.seq
+  limit :limit
+) y
 
 -- name: rollup.start
 insert into reached (name, seq)

@@ -294,7 +294,8 @@ begin
 end $$;
 
 
--- Adds up what has a number after p_after: up to p_upto, or of these tasks.
+-- Adds up what has a number after p_after: up to p_upto, or of these tasks. By lane and bucket at first: to sort
+-- thousands of rows by their names took half of the time.
 
 create function holdfast.tally(p_after bigint, p_upto bigint, ids uuid[])
 returns void
@@ -310,7 +311,7 @@ as $$
 declare
   bounds constant float8[] := holdfast.bounds();
 begin
-  with happened as materialized (
+  with happened as (
     select o.id, o.state as kind, o.ended_by, o.fence, o.started_at, o.finished_at as at
     from holdfast.outcome o
     where o.state = 'done' and o.seq > p_after and o.seq <= p_upto
@@ -334,47 +335,47 @@ begin
     select a.id, a.ended, a.ended_by, a.fence, a.started_at, a.ended_at
     from holdfast.attempt a
     where a.id = any (ids) and a.seq > p_after
-  ), told as materialized (
+  ), told as (
     select
-      date_trunc('minute', h.at, 'UTC') as minute,
-      coalesce(l.queue, '') as queue, coalesce(l.type, '') as type, coalesce(l.tenant, '') as tenant,
-      h.kind, h.ended_by,
+      date_bin('1 minute', h.at, to_timestamp(0)) as minute, t.lane, h.kind, h.ended_by,
       -- when a later attempt was due is not on record
       case
         when h.fence = 1
-        then greatest(extract(epoch from h.started_at - coalesce(t.run_at, t.created_at))::float8, 0)
+        then greatest(date_part('epoch', h.started_at - coalesce(t.run_at, t.created_at)), 0)
       end as wait,
       case
         when h.ended_by = 'holder' and h.kind in ('done', 'failed', 'cancelled', 'retry')
-        then greatest(extract(epoch from h.at - h.started_at)::float8, 0)
+        then greatest(date_part('epoch', h.at - h.started_at), 0)
       end as run
     from happened h
-    left join holdfast.task t on t.id = any (array[h.id])
-    left join holdfast.lane l on l.id = any (array[t.lane])
+    left join holdfast.task t on t.id = h.id
+    where h.kind <> 'handed_back'        -- it never started
   ), counted as (
     select
-      x.minute, x.queue, x.type, x.tenant,
-      count(*) filter (where x.kind = 'done') as done,
-      count(*) filter (where x.kind = 'failed') as failed,
-      count(*) filter (where x.kind = 'cancelled') as cancelled,
-      count(*) filter (where x.kind = 'retry') as retried,
-      count(*) filter (where x.ended_by = 'recovery') as lost,
-      array_agg(width_bucket(x.wait, bounds)) filter (where x.wait is not null) as waits,
-      coalesce(sum(x.wait), 0) as wait_seconds,
-      array_agg(width_bucket(x.run, bounds)) filter (where x.run is not null) as runs,
-      coalesce(sum(x.run), 0) as run_seconds
+      x.minute, x.lane, x.kind, x.ended_by,
+      width_bucket(x.wait, bounds) as waited, width_bucket(x.run, bounds) as ran,
+      count(*) as n, sum(x.wait) as wait_seconds, sum(x.run) as run_seconds
     from told x
-    where x.kind <> 'handed_back'        -- it never started
-    group by x.minute, x.queue, x.type, x.tenant
+    group by x.minute, x.lane, x.kind, x.ended_by, waited, ran
+  ), named as (
+    select c.*, coalesce(l.queue, '') as queue, coalesce(l.type, '') as type, coalesce(l.tenant, '') as tenant
+    from counted c
+    left join holdfast.lane l on l.id = c.lane
   )
   insert into holdfast.rollup as r (
     minute, queue, type, tenant, done, failed, cancelled, retried, lost, wait, wait_seconds, run, run_seconds
   )
   select
-    c.minute, c.queue, c.type, c.tenant, c.done, c.failed, c.cancelled, c.retried, c.lost,
-    holdfast.histogram(c.waits, cardinality(bounds)), c.wait_seconds,
-    holdfast.histogram(c.runs, cardinality(bounds)), c.run_seconds
-  from counted c
+    c.minute, c.queue, c.type, c.tenant,
+    coalesce(sum(c.n) filter (where c.kind = 'done'), 0),
+    coalesce(sum(c.n) filter (where c.kind = 'failed'), 0),
+    coalesce(sum(c.n) filter (where c.kind = 'cancelled'), 0),
+    coalesce(sum(c.n) filter (where c.kind = 'retry'), 0),
+    coalesce(sum(c.n) filter (where c.ended_by = 'recovery'), 0),
+    holdfast.histogram(array_agg(c.waited), array_agg(c.n), cardinality(bounds)), coalesce(sum(c.wait_seconds), 0),
+    holdfast.histogram(array_agg(c.ran), array_agg(c.n), cardinality(bounds)), coalesce(sum(c.run_seconds), 0)
+  from named c
+  group by c.minute, c.queue, c.type, c.tenant
   order by c.minute, c.queue, c.type, c.tenant
   on conflict (minute, queue, type, tenant) do update
   set
@@ -399,7 +400,7 @@ as $$
 $$;
 
 
-create function holdfast.histogram(places int[], most int)
+create function holdfast.histogram(places int[], counts bigint[], most int)
 returns bigint[]
 language sql
 immutable
@@ -407,8 +408,8 @@ as $$
   select array_agg(coalesce(c.n, 0) order by b.place)
   from generate_series(0, most) as b (place)
   left join (
-    select p.place, count(*) as n
-    from unnest(places) as p (place)
+    select p.place, sum(p.n)::bigint as n
+    from unnest(places, counts) as p (place, n)
     group by p.place
   ) c on c.place = b.place
 $$;
