@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import InvalidInput
 from holdfast.notifier import Hint
 from holdfast.notifiers.postgres import PostgresNotifier, channel_of
+from holdfast.stores.postgres.address import channel
 from tests.notifiers.keepers import SECRET, Ears, until
 from tests.servers import GivenPostgres, ask, with_database
 
@@ -104,6 +105,7 @@ def test_the_channel_carries_the_schema_and_fits_a_name_of_postgres():
     first, second = channel_of("ä" * 30 + "a"), channel_of("ä" * 30 + "b")
     assert first != second
     assert len(first.encode()) <= 63
+    assert [first, second] == [channel("ä" * 30 + end) for end in "ab"], "as the store says it"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import asyncpg
 
-from holdfast.notifier import Hint
+from holdfast.notifier import Hint, Ride
 from holdfast.notifiers.address import where
 from holdfast.notifiers.ear import CannotListen, Ear, Heard
 from holdfast.notifiers.messages import pack
@@ -49,6 +49,9 @@ class PostgresNotifier:
 
     def tell(self, hints: Iterable[Hint]) -> None:
         self._outbox.tell(hints)
+
+    def ride(self, hints: Sequence[Hint]) -> Ride | None:
+        return Ride(hints) if self._outbox.may_ride() else None
 
     async def listen(self, heard: Heard) -> None:
         await self._ear.listen(heard)
@@ -116,7 +119,7 @@ def channel_of(schema: str) -> str:
     name = f"holdfast_{schema}"
     if len(name.encode()) <= 63:
         return name
-    return f"holdfast_{hashlib.sha256(schema.encode()).hexdigest()[:40]}"
+    return f"holdfast_{hashlib.sha256(schema.encode()).hexdigest()[:32]}"
 
 
 async def _connect(url: str) -> asyncpg.Connection:

@@ -14,6 +14,7 @@ from weakref import WeakSet
 import asyncpg
 
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.notifier import Ride
 from holdfast.stores import queries
 from holdfast.stores.driver import Row
 from holdfast.stores.postgres import reading
@@ -87,7 +88,9 @@ class PostgresDriver:
         driver._tenant = tenant
         return driver
 
-    async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
+    async def call(
+        self, verb: str, /, *, ride: Ride | None = None, **parameters: Any
+    ) -> Sequence[Row]:
         by_copy = verb == "accept" and self._tenant is None and _fits_copy(parameters)
         run = self._copy if by_copy else self._fetch
         pool, clock = self._pool, asyncio.get_running_loop().time
@@ -96,14 +99,19 @@ class PostgresDriver:
             try:
                 conn = pool.at_hand() or await pool.lend(over - clock())
                 try:
-                    rows = await run(conn, verb, parameters, over - clock())
+                    if ride and self._may_carry(by_copy):
+                        rows = await self._carry(conn, verb, parameters, over - clock(), ride)
+                    else:
+                        rows = await run(conn, verb, parameters, over - clock())
                 except BaseException as error:
                     pool.take_back(conn, error)
                     raise
                 pool.take_back(conn)
                 return rows
             except PROBLEMS as error:
-                if not isinstance(error, _AGAIN) or tried == _TRIES - 1:
+                if ride and isinstance(error, asyncpg.ProgramLimitExceededError):
+                    ride = None  # no room for its hint, perhaps
+                elif not isinstance(error, _AGAIN) or tried == _TRIES - 1:
                     raise explain(error, self.schema, self._where) from error
             await asyncio.sleep(random.random() * 0.002 * 2**tried)
         raise AssertionError("unreachable")
@@ -219,6 +227,25 @@ class PostgresDriver:
                 await conn.execute(_OURS, self._tenant)
             rows: Sequence[Row] = await conn.fetch(statement, *values)
             return rows
+
+    def _may_carry(self, by_copy: bool) -> bool:
+        """Not inside a transaction that was begun for the call: it must commit on its own."""
+        return not (by_copy or self._pool.must_ask or self._tenant is not None)
+
+    async def _carry(
+        self,
+        conn: asyncpg.Connection,
+        verb: str,
+        parameters: dict[str, Any],
+        within: float | None,
+        ride: Ride,
+    ) -> Sequence[Row]:
+        statement, names = self._statements[f"{verb}.telling"]
+        given = {**parameters, "channel": channel(self.schema), "hints": hint_payload(ride.hints)}
+        values = map(given.__getitem__, names)
+        rows: Sequence[Row] = await conn.fetch(statement, *values, timeout=within)
+        ride.left = True
+        return rows
 
     async def _copy(
         self, conn: asyncpg.Connection, _: str, parameters: dict[str, Any], within: float

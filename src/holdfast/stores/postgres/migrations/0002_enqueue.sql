@@ -250,6 +250,48 @@ begin
 end $$;
 
 
+-- The same, and hints of it, which go out when it is committed. In a transaction of their own: a notification
+-- takes a lock that all of them share, and must not hold it while something is written to disk.
+
+create procedure holdfast.accept_telling(
+  ids uuid[],
+  lanes int[],
+  nps smallint[],
+  payloads bytea[],
+  max_tries smallint[],
+  policies bytea[],
+  delays float8[],
+  run_ats timestamptz[],
+  expires float8[],
+  keys text[],
+  tenants text[],
+  fingerprints bytea[],
+  lifetimes float8[],
+  concurrency_keys text[],
+  user_ids text[],
+  parents uuid[],
+  p_channel text,
+  p_hints text,
+  inout taken_ids uuid[],
+  inout taken_by uuid[],
+  inout conflicts boolean[]
+)
+language plpgsql
+as $$
+#variable_conflict use_column
+begin
+  select a.taken_ids, a.taken_by, a.conflicts
+  into accept_telling.taken_ids, accept_telling.taken_by, accept_telling.conflicts
+  from holdfast.accept(
+    ids, lanes, nps, payloads, max_tries, policies, delays, run_ats, expires, keys, tenants,
+    fingerprints, lifetimes, concurrency_keys, user_ids, parents
+  ) a;
+  commit;
+  perform set_config('synchronous_commit', 'off', true);
+  perform pg_notify(p_channel, p_hints);
+end $$;
+
+
 -- One task for one (tenant, key), also among concurrent callers: whoever comes second waits for
 -- the first to commit, or takes the key over when the first rolls back. Sorted, so that nobody
 -- waits in a circle.
