@@ -1,17 +1,9 @@
--- name: later.is_due
-select exists (select 1 from later l where l.run_at <= :now)
-
 -- name: later.due
 select l.id
 from later l
 where l.run_at <= :now
 order by l.run_at
 limit :batch
-
--- name: later.next
-select max(min(l.run_at) - :now, 0) / 1e6
-from later l
-where l.run_at < 9223372036854775807
 
 -- name: later.take
 delete from later
@@ -30,9 +22,6 @@ select
 from task t
 cross join lane la on la.id = :lane
 where t.id = :id
-
--- name: nudge.is_any
-select exists (select 1 from nudge)
 
 -- name: nudge.pools
 select distinct l.pool

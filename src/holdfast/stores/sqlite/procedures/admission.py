@@ -25,7 +25,7 @@ def admit(s: Session, lanes: list[int], batch: int) -> None:
 
 def keys_left(s: Session, lanes: list[int]) -> bool:
     """Whether keys of these lanes were nudged and not looked at yet."""
-    return bool(s.value("nudge.is_any") and s.rows("nudge.pools", lanes=lanes))
+    return bool(s.rows("nudge.pools", lanes=lanes))
 
 
 def _nudged(s: Session, lanes: list[int], batch: int) -> Rows:

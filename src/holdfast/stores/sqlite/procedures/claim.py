@@ -51,7 +51,7 @@ def claim(
     if held := s.rows("claim.again", worker=worker, grant=grant):
         columns = [list(column) for column in zip(*held, strict=True)]
         return [(*_answer(s, columns), None, False, None, s.value("lane_change"), None)]
-    _bring_in(s, lanes, max(want, 100))
+    next_due, nudged, lane_change = _bring_in(s, lanes, max(want, 100))
     holder = {"worker": worker, "grant": grant.bytes, "lease": micros(lease)}
     turn_of = dict(zip(lanes, [*(turns or ()), *repeat(0, len(lanes))], strict=False))
     taken: list[list[Any]] = [[] for _ in range(8)]
@@ -78,12 +78,13 @@ def claim(
             emptied = [head.lane for head in heads]
             for lane in emptied:
                 del places[lane]
-            places |= _look(s, emptied)
+            if gates or upto < _LEAST_URGENT or len(heads) > 1:  # else it has given all
+                places |= _look(s, emptied)
     if want:
-        opens += [due for (due,) in s.rows("later.next") if due is not None]
-        if keys_left(s, lanes):
+        opens += [next_due] if next_due is not None else []
+        if nudged and keys_left(s, lanes):
             opens.append(0.0)  # ask again at once: more keys may have room
-    news = (None, full, min(opens, default=None), s.value("lane_change"), None)
+    news = (None, full, min(opens, default=None), lane_change, None)
     return [(*_answer(s, taken), *news)]
 
 
@@ -100,12 +101,16 @@ def renew(
     return [(id, bool(cancel)) for id, cancel in rows]
 
 
-def _bring_in(s: Session, lanes: list[int], batch: int) -> None:
-    """What is due goes into its lane; keys that have room let their heads in."""
-    if s.value("later.is_due"):
+def _bring_in(s: Session, lanes: list[int], batch: int) -> tuple[Any, ...]:
+    """What is due goes into its lane; keys that have room let their heads in. Answers when the next
+    one is due, whether keys were nudged, and how often lanes have changed."""
+    around = s.rows("claim.around")[0]
+    if around[0] == 0:
         promote(s, batch=batch)
-    if s.value("nudge.is_any"):
+        around = s.rows("claim.around")[0]
+    if around[1]:
         admit(s, lanes, batch)
+    return around
 
 
 def _look(s: Session, lanes: list[int]) -> dict[int, tuple[str | None, int, int]]:
