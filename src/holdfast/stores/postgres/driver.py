@@ -68,6 +68,7 @@ class PostgresDriver:
             if type(number) is not int or not 1 <= number <= 1000:
                 raise InvalidInput(f"{what} must be from 1 to 1000, got {number!r:.80}")
         self.schema = schemas.check_schema(schema)
+        self._channel = channel(self.schema)
         self._public_views = public_views
         self._timeout = timeout
         self._where = where(url)
@@ -241,7 +242,7 @@ class PostgresDriver:
         ride: Ride,
     ) -> Sequence[Row]:
         statement, names = self._statements[f"{verb}.telling"]
-        given = {**parameters, "channel": channel(self.schema), "hints": hint_payload(ride.hints)}
+        given = {**parameters, "channel": self._channel, "hints": hint_payload(ride.hints)}
         values = map(given.__getitem__, names)
         rows: Sequence[Row] = await conn.fetch(statement, *values, timeout=within)
         ride.left = True
@@ -290,7 +291,7 @@ class PostgresDriver:
                 f"select said.*, pg_notify(${place}::text, ${place + 1}::text)\n"
                 f"from (\n{statement}\n) said"
             )
-            values += [channel(self.schema), hints]
+            values += [self._channel, hints]
         return statement, values
 
     @property
@@ -363,5 +364,5 @@ def _same(found: Row, home: Row) -> bool:
 
 
 def _fits_copy(parameters: dict[str, Any]) -> bool:
-    plain = all(parameters[name] is None for name in _NOT_BY_COPY)
-    return plain and len(parameters["ids"]) >= _BULK
+    many = len(parameters["ids"]) >= _BULK
+    return many and all(parameters[name] is None for name in _NOT_BY_COPY)
