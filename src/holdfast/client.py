@@ -15,7 +15,7 @@ from holdfast.context import Context, entered
 from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
 from holdfast.function import Call, Function
 from holdfast.ids import derived_id, new_id
-from holdfast.notifier import EVERYTHING, Hint, Notifier, Ride
+from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.store import Store
 from holdfast.tasks.edit import Edit
 from holdfast.tasks.payload import decode, encode
@@ -121,23 +121,20 @@ class Client:
         return ids
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
-        # Also of what is not due yet: whoever rests shall not rest past it.
-        hints = [Hint("work", queue) for queue in {draft.queue for draft in drafts}]
-        ride = self._notifier.ride(hints) if conn is None else None
         with tracing.sending(drafts) as traced:
-            ids = await self._accept(traced, conn, ride)
+            ids = await self._accept(traced, conn)
         if conn is None:  # the caller's transaction carries its own hints, and may not commit
             if self._told:
                 self._told([d for d, id in zip(drafts, ids, strict=True) if d.id == id])
-            if ride is None or not ride.left:
-                self._notifier.tell(hints)
+            # Also of what is not due yet: whoever rests shall not rest past it.
+            self._notifier.tell(Hint("work", queue) for queue in {d.queue for d in drafts})
         return ids
 
-    async def _accept(self, drafts: Sequence[Draft], conn: Any, ride: Ride | None) -> list[UUID]:
+    async def _accept(self, drafts: Sequence[Draft], conn: Any) -> list[UUID]:
         if conn is not None:
             return await self.store.enqueue(drafts, conn=conn)
         try:
-            return await self.store.enqueue(drafts, ride=ride)
+            return await self.store.enqueue(drafts)
         except StoreUnreachable:
             # Their ids are made here: asking once more is harmless if it was written after all.
             await asyncio.sleep(0.1)

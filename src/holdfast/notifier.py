@@ -3,10 +3,10 @@
 A hint is never a promise. Losing all of them costs time, never work: whoever listens also polls.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["EVERYTHING", "Hint", "Notifier", "Ride"]
+__all__ = ["EVERYTHING", "Hint", "Notifier", "channel_of"]
 
 
 class Hint(NamedTuple):
@@ -35,17 +35,6 @@ class Hint(NamedTuple):
 EVERYTHING = Hint("work", "*")
 
 
-class Ride:
-    """Hints of what is about to be committed, for a store that can send them along with that: they
-    are heard sooner than when they are told afterwards."""
-
-    __slots__ = ("hints", "left")
-
-    def __init__(self, hints: Sequence[Hint]) -> None:
-        self.hints = [str(hint) for hint in hints]
-        self.left = False  # the store has sent them
-
-
 class Notifier(Protocol):
     """Belongs to the event loop that first uses it."""
 
@@ -53,11 +42,6 @@ class Notifier(Protocol):
         """Send them soon, each once, together with all that is told before the last send is done.
         Returns at once and never raises; what cannot be sent waits, bounded, for the next try,
         with a word in the log."""
-        ...
-
-    def ride(self, hints: Sequence[Hint]) -> Ride | None:
-        """For the store, where it can send hints by the same way. None: `tell` them afterwards, as
-        where many come so quickly that they should go together."""
         ...
 
     async def listen(self, heard: Callable[[Hint], None]) -> None:
@@ -73,3 +57,8 @@ class Notifier(Protocol):
     async def close(self) -> None:
         """What was told just before may still leave, for a second. Twice is as good as once."""
         ...
+
+
+def channel_of(schema: str) -> str:
+    """Where hints go by PostgreSQL's NOTIFY."""
+    return f"holdfast_{schema}"

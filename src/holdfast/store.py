@@ -29,7 +29,6 @@ from holdfast.answers import (
     Written,
 )
 from holdfast.archive import Audits, Keys, Logs, Operations, Requests, Rollups
-from holdfast.notifier import Ride
 from holdfast.steering import Steering, Views
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Claimed, Draft, Lease
@@ -57,14 +56,11 @@ class Prepared(Protocol):
 class Producing(Protocol):
     """Bringing tasks in."""
 
-    async def enqueue(
-        self, drafts: Sequence[Draft], *, conn: Any = None, ride: Ride | None = None
-    ) -> list[UUID]:
+    async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         """Accept all of them or none; answers their ids, or those that hold their keys already.
 
         With `conn` (a connection of the caller's, inside its transaction) they are accepted when
         that transaction commits. Raises `KeyConflict` when a key belongs to another payload.
-        `ride`: sent when they are accepted, where the store can do that; it says so in `left`.
         """
         ...
 

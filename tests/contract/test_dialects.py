@@ -10,7 +10,6 @@ from holdfast.stores.sqlite.verbs import VERBS
 POSTGRES = {
     verb: frozenset(queries.parameters(sql))
     for verb, sql in queries.load(files("holdfast.stores.postgres")).items()
-    if "." not in verb  # another way to do one
 }
 
 

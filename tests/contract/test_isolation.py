@@ -2,11 +2,9 @@
 
 import asyncio
 
-import pytest
 import pytest_asyncio
 
-from holdfast.notifier import Hint, Ride
-from tests.contract.acts import DONE, MINUTE, claim, draft, finish, ids_of, put
+from tests.contract.acts import DONE, MINUTE, claim, finish, ids_of, put
 
 ONLY = "postgres"
 
@@ -62,16 +60,3 @@ async def test_many_tasks_at_once_come_in_and_are_taken_once(store, keeper):
     taken = await asyncio.gather(*(claim(keeper.store(), 250, worker=n) for n in range(1, 7)))
     found = [id for some in taken for id in ids_of(some)]
     assert sorted(found) == sorted(ids)
-
-
-@pytest.mark.parametrize("number", [1, 3, 1200])
-async def test_a_hint_that_may_ride_along_changes_nothing_of_what_is_accepted(
-    store, levels, number
-):
-    drafts, ride = [draft() for _ in range(number)], Ride([Hint("work", "default")])
-    assert await store.enqueue(drafts, ride=ride) == [d.id for d in drafts]
-    assert sorted(ids_of(await claim(store, 2000))) == sorted(d.id for d in drafts)
-    again = Ride([Hint("work", "default")])
-    assert await store.enqueue(drafts, ride=again) == [d.id for d in drafts], "asked once more"
-    assert not await claim(store)
-    assert await levels() == {"read committed"}

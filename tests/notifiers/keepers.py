@@ -9,10 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import redis.asyncio
 
-from holdfast.notifier import Hint, Notifier
+from holdfast.notifier import Hint, Notifier, channel_of
 from holdfast.notifiers.datagram import DatagramNotifier
 from holdfast.notifiers.local import LocalNotifier
-from holdfast.notifiers.postgres import PostgresNotifier, channel_of
+from holdfast.notifiers.postgres import PostgresNotifier
 from holdfast.notifiers.redis import RedisNotifier
 from tests.servers import Valkey, ask, free_port
 

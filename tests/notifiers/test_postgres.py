@@ -9,8 +9,7 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.notifier import Hint
-from holdfast.notifiers.postgres import PostgresNotifier, channel_of
-from holdfast.stores.postgres.address import channel
+from holdfast.notifiers.postgres import PostgresNotifier
 from tests.notifiers.keepers import SECRET, Ears, until
 from tests.servers import GivenPostgres, ask, with_database
 
@@ -97,15 +96,6 @@ async def _write_until_it_waits(conn: asyncpg.Connection) -> None:
     while True:
         await conn.execute("create table written ()")
         await conn.execute("drop table written")
-
-
-def test_the_channel_carries_the_schema_and_fits_a_name_of_postgres():
-    assert channel_of("jobs") == "holdfast_jobs"
-    assert channel_of("a" * 54) == "holdfast_" + "a" * 54
-    first, second = channel_of("ä" * 30 + "a"), channel_of("ä" * 30 + "b")
-    assert first != second
-    assert len(first.encode()) <= 63
-    assert [first, second] == [channel("ä" * 30 + end) for end in "ab"], "as the store says it"
 
 
 @pytest.mark.parametrize(

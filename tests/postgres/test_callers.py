@@ -20,7 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from holdfast.errors import InvalidInput, KeyConflict, StoreError, StoreUnreachable
-from holdfast.stores.postgres.address import channel, hint_payload
+from holdfast.notifier import channel_of
+from holdfast.stores.postgres.address import hint_payload
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import DONE, claim, draft, ids_of, put_one
@@ -173,7 +174,7 @@ async def test_another_database_is_refused(store, library, postgres_current):
 
 
 async def test_hints_arrive_with_the_commit_and_not_before(store, url, library):
-    async with _listening(url, channel("holdfast")) as heard, library(url) as theirs:
+    async with _listening(url, channel_of("holdfast")) as heard, library(url) as theirs:
         await theirs.enqueue(store, [draft(queue="mail")])
         await theirs.rollback()
         await theirs.enqueue(store, [draft(queue="b"), draft(queue="a"), draft(queue="b")])
@@ -429,14 +430,6 @@ def test_no_library_is_imported_that_the_caller_did_not_import():
         "assert not {'psycopg', 'sqlalchemy', 'django'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_a_channel_is_named_after_its_schema():
-    assert channel("holdfast") == "holdfast_holdfast"
-    assert len(channel("s" * 54)) == 63
-    long = channel("s" * 55)
-    assert len(long) == 41
-    assert long != channel("t" * 55)
 
 
 def test_too_many_hints_for_one_notification_mean_everywhere():

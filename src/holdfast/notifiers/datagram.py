@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 from holdfast.ids import new_grant
@@ -57,10 +57,6 @@ class DatagramNotifier:
     def tell(self, hints: Iterable[Hint]) -> None:
         if AVAILABLE:
             self._outbox.tell(hints)
-
-    def ride(self, hints: Sequence[Hint]) -> None:
-        """The thread that commits could send them: whoever asked it to would wait longer than is
-        won (decision 22)."""
 
     async def listen(self, heard: Heard) -> None:
         if AVAILABLE:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from holdfast.errors import InvalidInput
 from holdfast.notifier import Hint
@@ -33,9 +33,6 @@ class LocalNotifier:
         for listener in listeners:
             if not listener.tell(told):
                 _leave(self._place, listener)
-
-    def ride(self, hints: Sequence[Hint]) -> None:
-        """Whoever is told is here."""
 
     async def listen(self, heard: Heard) -> None:
         if self._closed:

@@ -9,7 +9,6 @@ from holdfast.notifiers.outage import LOG, Backoff, Outage
 
 __all__ = ["Outbox"]
 
-_BUSY = 0.01  # seconds after the last hint: so soon they go together
 _FAREWELL = 1.0  # seconds in which what was told just before `close` may still leave
 
 Send = Callable[[list[Hint]], Awaitable[None]]
@@ -29,18 +28,10 @@ class Outbox:
         self._sending: asyncio.Task[None] | None = None
         self._misused = False
         self._closed = False
-        self._last = 0.0  # when somebody told something
-
-    def may_ride(self) -> bool:
-        """Whether the next ones need not wait for others, to go together."""
-        if self._closed or self._sending is not None or not self._is_at_home():
-            return False
-        return self._since_last() >= _BUSY
 
     def tell(self, hints: Iterable[Hint]) -> None:
         if self._closed or not self._is_at_home():
             return
-        self._since_last()
         self._waiting.add(hints)
         if self._waiting and self._sending is None:
             assert self._loop is not None
@@ -70,12 +61,6 @@ class Outbox:
                     backoff.reset()
         finally:
             self._sending = None
-
-    def _since_last(self) -> float:
-        """Seconds since somebody told something, as somebody does now."""
-        assert self._loop is not None
-        before, self._last = self._last, self._loop.time()
-        return self._last - before
 
     def _is_at_home(self) -> bool:
         try:

@@ -1,20 +1,19 @@
 """Hints through PostgreSQL: LISTEN and NOTIFY."""
 
 import asyncio
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 import asyncpg
 
-from holdfast.notifier import Hint, Ride
+from holdfast.notifier import Hint, channel_of
 from holdfast.notifiers.address import where
 from holdfast.notifiers.ear import CannotListen, Ear, Heard
 from holdfast.notifiers.messages import pack
 from holdfast.notifiers.outage import Outage
 from holdfast.notifiers.outbox import Outbox
 
-__all__ = ["PostgresNotifier", "channel_of"]
+__all__ = ["PostgresNotifier"]
 
 _PATIENCE = 5.0
 _GOODBYE = 1.0
@@ -49,9 +48,6 @@ class PostgresNotifier:
 
     def tell(self, hints: Iterable[Hint]) -> None:
         self._outbox.tell(hints)
-
-    def ride(self, hints: Sequence[Hint]) -> Ride | None:
-        return Ride(hints) if self._outbox.may_ride() else None
 
     async def listen(self, heard: Heard) -> None:
         await self._ear.listen(heard)
@@ -112,14 +108,6 @@ def _text(value: str) -> str:
     """As a literal, whatever the server's settings for backslashes are."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"E'{escaped}'"
-
-
-def channel_of(schema: str) -> str:
-    """PostgreSQL's names have at most 63 bytes."""
-    name = f"holdfast_{schema}"
-    if len(name.encode()) <= 63:
-        return name
-    return f"holdfast_{hashlib.sha256(schema.encode()).hexdigest()[:32]}"
 
 
 async def _connect(url: str) -> asyncpg.Connection:

@@ -1,6 +1,6 @@
 """Hints through Redis or Valkey: publish and subscribe."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidInput
@@ -37,9 +37,6 @@ class RedisNotifier:
 
     def tell(self, hints: Iterable[Hint]) -> None:
         self._outbox.tell(hints)
-
-    def ride(self, hints: Sequence[Hint]) -> None:
-        """A store knows nothing of Redis."""
 
     async def listen(self, heard: Heard) -> None:
         await self._ear.listen(heard)

@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from holdfast.notifier import Ride
-
 __all__ = ["Driver", "DuplicateTask", "MisplacedTask", "Row"]
 
 Row = Any  # a tuple, or a driver's own record: read by position
@@ -33,11 +31,8 @@ class Driver(Protocol):
         """The same driver, which says in each transaction whose it is; `*`: all tenants'."""
         ...
 
-    async def call(
-        self, verb: str, /, *, ride: Ride | None = None, **parameters: Any
-    ) -> Sequence[Row]:
-        """Run a verb on a connection of our own, durable when it returns. `ride` leaves with its
-        commit, where the database can do that for this verb."""
+    async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
+        """Run a verb on a connection of our own, durable when it returns."""
         ...
 
     async def call_on(

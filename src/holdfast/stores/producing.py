@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.notifier import Ride
 from holdfast.stores.base import Base
 from holdfast.stores.driver import Driver, DuplicateTask
 from holdfast.stores.prepared import Prepared, accepted, columns, used_before
@@ -33,17 +32,15 @@ class Producing(Base):
         self._share = share_commits
         self._sharings: WeakKeyDictionary[asyncio.AbstractEventLoop, Sharing] = WeakKeyDictionary()
 
-    async def enqueue(
-        self, drafts: Sequence[Draft], *, conn: Any = None, ride: Ride | None = None
-    ) -> list[UUID]:
+    async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         _check_number(drafts)
         if not drafts:
             return []
         if conn is not None:
             return await self._accept_on(conn, drafts)
         if not self._share or len(drafts) >= MOST_SHARED:
-            return (await self._accept(drafts, ride)).all_or_none()
-        return await self._sharing().enqueue(drafts, ride)
+            return (await self._accept(drafts)).all_or_none()
+        return await self._sharing().enqueue(drafts)
 
     async def prepare(self, drafts: Sequence[Draft]) -> Prepared:
         _check_number(drafts)
@@ -64,10 +61,10 @@ class Producing(Base):
         with asked.explained():
             return asked.answer(await self._driver.call_on(conn, "accept", **asked.parameters))
 
-    async def _accept(self, drafts: Sequence[Draft], ride: Ride | None) -> Accepted:
+    async def _accept(self, drafts: Sequence[Draft]) -> Accepted:
         parameters = columns(drafts, await self._lanes_of(drafts, None))
         try:
-            rows = await self._call("accept", ride=ride, **parameters)
+            rows = await self._call("accept", **parameters)
         except DuplicateTask:
             return Accepted(await self._written_before(drafts), {})
         return accepted(self._driver, drafts, rows)

@@ -38,8 +38,8 @@ class _SealedStore:
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────
 
-    async def enqueue(self, drafts: Sequence[Draft], **options: Any) -> list[UUID]:
-        return await self._inner.enqueue(self._sealed(drafts), **options)
+    async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
+        return await self._inner.enqueue(self._sealed(drafts), conn=conn)
 
     async def prepare(self, drafts: Sequence[Draft]) -> Prepared:
         return await self._inner.prepare(self._sealed(drafts))

@@ -7,7 +7,6 @@ from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from holdfast.errors import KeyConflict, StoreError
-from holdfast.notifier import Ride
 from holdfast.tasks.task import Draft
 
 __all__ = ["MOST_SHARED", "Accept", "Accepted", "Sharing", "Together"]
@@ -46,7 +45,7 @@ class _Caller(NamedTuple):
             self.answer.set_exception(error)
 
 
-Accept = Callable[[Sequence[Draft], Ride | None], Awaitable[Accepted]]
+Accept = Callable[[Sequence[Draft]], Awaitable[Accepted]]
 
 
 class _Batches(Generic[C]):
@@ -106,11 +105,11 @@ class Sharing(_Batches[_Caller]):
         super().__init__()
         self._accept = accept
 
-    async def enqueue(self, drafts: Sequence[Draft], ride: Ride | None = None) -> list[UUID]:
+    async def enqueue(self, drafts: Sequence[Draft]) -> list[UUID]:
         """Where it is cancelled, they may have been accepted all the same."""
         if self._goes_alone():
             try:
-                return (await self._accept(drafts, ride)).all_or_none()
+                return (await self._accept(drafts)).all_or_none()
             finally:
                 self._is_back()
         caller = _Caller(drafts, self._loop.create_future())
@@ -130,7 +129,7 @@ class Sharing(_Batches[_Caller]):
         if not callers:
             return
         try:
-            accepted = await self._accept([draft for c in callers for draft in c.drafts], None)
+            accepted = await self._accept([draft for c in callers for draft in c.drafts])
         except StoreError as error:  # nobody's fault, and as true for all of them
             for caller in callers:
                 caller.fail(_again(error))

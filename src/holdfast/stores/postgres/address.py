@@ -1,17 +1,15 @@
 """What a URL of PostgreSQL says, and what of it may be shown: never a user or a password; and
-where hints about a schema are sent."""
+hints as NOTIFY takes them."""
 
 import re
 from collections.abc import Iterable
-from hashlib import sha256
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from holdfast.errors import InvalidInput
 from holdfast.notifier import EVERYTHING
 
-__all__ = ["channel", "check_url", "hint_payload", "where"]
+__all__ = ["check_url", "hint_payload", "where"]
 
-_LONGEST_NAME = 63  # bytes, of any name in PostgreSQL
 _LONGEST_HINT = 7900  # bytes; pg_notify takes less than 8000
 _HOST = re.compile(r"(\[[^\[\]@]+\]|[^\[\]@:]*)(:(\d*))?")
 
@@ -45,15 +43,6 @@ def where(url: str) -> str:
     hosts = unquote(hosts) or named.get("host", "localhost")
     shown = ",".join(h if re.search(r":\d+$|^/", h) else f"{h}:5432" for h in hosts.split(","))
     return f"{shown}{parts.path}"
-
-
-def channel(schema: str) -> str:
-    """Where hints are sent by NOTIFY: `holdfast_<schema>`; where that is too long for a name,
-    `holdfast_` and the first 32 hexadecimal digits of the schema's SHA-256."""
-    name = f"holdfast_{schema}"
-    if len(name.encode()) <= _LONGEST_NAME:
-        return name
-    return f"holdfast_{sha256(schema.encode()).hexdigest()[:32]}"
 
 
 def hint_payload(hints: Iterable[str]) -> str:

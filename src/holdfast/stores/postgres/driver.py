@@ -14,12 +14,12 @@ from weakref import WeakSet
 import asyncpg
 
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.notifier import Ride
+from holdfast.notifier import channel_of
 from holdfast.stores import queries
 from holdfast.stores.driver import Row
 from holdfast.stores.postgres import reading
 from holdfast.stores.postgres import schema as schemas
-from holdfast.stores.postgres.address import channel, hint_payload, where
+from holdfast.stores.postgres.address import hint_payload, where
 from holdfast.stores.postgres.callers.recognise import recognise, recognise_blocking
 from holdfast.stores.postgres.pool import Pool
 from holdfast.stores.postgres.problems import PROBLEMS, explain, explain_theirs, root_of
@@ -68,7 +68,6 @@ class PostgresDriver:
             if type(number) is not int or not 1 <= number <= 1000:
                 raise InvalidInput(f"{what} must be from 1 to 1000, got {number!r:.80}")
         self.schema = schemas.check_schema(schema)
-        self._channel = channel(self.schema)
         self._public_views = public_views
         self._timeout = timeout
         self._where = where(url)
@@ -89,9 +88,7 @@ class PostgresDriver:
         driver._tenant = tenant
         return driver
 
-    async def call(
-        self, verb: str, /, *, ride: Ride | None = None, **parameters: Any
-    ) -> Sequence[Row]:
+    async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         by_copy = verb == "accept" and self._tenant is None and _fits_copy(parameters)
         run = self._copy if by_copy else self._fetch
         pool, clock = self._pool, asyncio.get_running_loop().time
@@ -100,19 +97,14 @@ class PostgresDriver:
             try:
                 conn = pool.at_hand() or await pool.lend(over - clock())
                 try:
-                    if ride and self._may_carry(by_copy):
-                        rows = await self._carry(conn, verb, parameters, over - clock(), ride)
-                    else:
-                        rows = await run(conn, verb, parameters, over - clock())
+                    rows = await run(conn, verb, parameters, over - clock())
                 except BaseException as error:
                     pool.take_back(conn, error)
                     raise
                 pool.take_back(conn)
                 return rows
             except PROBLEMS as error:
-                if ride and isinstance(error, asyncpg.ProgramLimitExceededError):
-                    ride = None  # no room for its hint, perhaps
-                elif not isinstance(error, _AGAIN) or tried == _TRIES - 1:
+                if not isinstance(error, _AGAIN) or tried == _TRIES - 1:
                     raise explain(error, self.schema, self._where) from error
             await asyncio.sleep(random.random() * 0.002 * 2**tried)
         raise AssertionError("unreachable")
@@ -229,25 +221,6 @@ class PostgresDriver:
             rows: Sequence[Row] = await conn.fetch(statement, *values)
             return rows
 
-    def _may_carry(self, by_copy: bool) -> bool:
-        """Not inside a transaction that was begun for the call: it must commit on its own."""
-        return not (by_copy or self._pool.must_ask or self._tenant is not None)
-
-    async def _carry(
-        self,
-        conn: asyncpg.Connection,
-        verb: str,
-        parameters: dict[str, Any],
-        within: float | None,
-        ride: Ride,
-    ) -> Sequence[Row]:
-        statement, names = self._statements[f"{verb}.telling"]
-        given = {**parameters, "channel": self._channel, "hints": hint_payload(ride.hints)}
-        values = map(given.__getitem__, names)
-        rows: Sequence[Row] = await conn.fetch(statement, *values, timeout=within)
-        ride.left = True
-        return rows
-
     async def _copy(
         self, conn: asyncpg.Connection, _: str, parameters: dict[str, Any], within: float
     ) -> Sequence[Row]:
@@ -291,7 +264,7 @@ class PostgresDriver:
                 f"select said.*, pg_notify(${place}::text, ${place + 1}::text)\n"
                 f"from (\n{statement}\n) said"
             )
-            values += [self._channel, hints]
+            values += [channel_of(self.schema), hints]
         return statement, values
 
     @property
@@ -364,5 +337,5 @@ def _same(found: Row, home: Row) -> bool:
 
 
 def _fits_copy(parameters: dict[str, Any]) -> bool:
-    many = len(parameters["ids"]) >= _BULK
-    return many and all(parameters[name] is None for name in _NOT_BY_COPY)
+    plain = all(parameters[name] is None for name in _NOT_BY_COPY)
+    return plain and len(parameters["ids"]) >= _BULK

@@ -11,12 +11,6 @@ from holdfast.accept(
   :concurrency_keys::text[], :user_ids::text[], :parents::uuid[]
 )
 
--- name: accept.telling
-call holdfast.accept_telling(
-  :ids, :lanes, :nps, :payloads, :max_tries, :policies, :delays, :run_ats, :expires, :keys, :tenants,
-  :fingerprints, :lifetimes, :concurrency_keys, :user_ids, :parents, :channel, :hints, null, null, null
-)
-
 -- name: known
 select t.id, substr(sha256(convert_to(l.type, 'UTF8') || decode('00', 'hex') || t.payload), 1, 16)
 from holdfast.task t

@@ -6,7 +6,9 @@ where r.name = 'rollup'
 -- How many come next, up to which number none is missing, and the last of them.
 -- name: event_numbers
 select
-  count(*), coalesce(max(y.seq) filter (where y.seq = :after + y.place), :after), coalesce(max(y.seq), :after)
+  count(*),
+  coalesce(:after + min(y.place) filter (where y.seq <> :after + y.place) - 1, max(y.seq), :after),
+  coalesce(max(y.seq), :after)
 from (
   select x.seq, row_number() over (order by x.seq) as place
   from (

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidInput, StoreError
-from holdfast.notifier import Ride
 from holdfast.stores.driver import Row
 from holdfast.stores.sqlite import reading, schema
 from holdfast.stores.sqlite.database import Database, Work
@@ -63,9 +62,7 @@ class SqliteDriver:
         """The same: a file has no roles, and no second wall."""
         return self
 
-    async def call(
-        self, verb: str, /, *, ride: Ride | None = None, **parameters: Any
-    ) -> Sequence[Row]:
+    async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         found = VERBS[verb]
         rows: Sequence[Row] = await self._ask(
             lambda s: found.run(s, **parameters), writes=found.writes, page=found.page

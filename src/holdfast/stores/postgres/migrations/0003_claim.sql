@@ -721,9 +721,6 @@ begin
       since := at + 1;
     end loop;
 
-    -- One lane has something, and that was all of it, but for what others are taking just now.
-    exit when is_whole and took > 0 and cardinality(chosen) = 1 and upto = 32767 and gates is null;
-
     -- Short: go on from where the heads stand, with several priorities at once, as many whole ones
     -- as these lanes have, no gate among them. Where others hold all so far down, go on below it.
     if want > 0 then
