@@ -12,6 +12,7 @@ from tests.contract.acts import (
     FAILED,
     HANDED_BACK,
     TYPE,
+    ask,
     claim,
     claim_one,
     draft,
@@ -245,3 +246,25 @@ async def test_many_keys_get_through_in_one_call(store):
     assert len(first) == 30
     await finish(store, first)
     assert len(await claim(store)) == 30
+
+
+async def test_what_is_due_is_let_in_by_the_claim_that_finds_it(store, clock):
+    late = await put_one(store, concurrency_key="acme", delay=seconds(60))
+    assert await claim(store) == []
+    await clock.advance(61)
+    answer = await ask(store)
+    assert ids_of(answer.tasks) == [late]
+    assert answer.next_due is None
+    assert answer.contended is None
+
+
+async def test_a_claim_that_did_not_come_to_all_keys_asks_again(store):
+    """It looks at a hundred of them: here at those that have no room."""
+    await store.enqueue([draft(concurrency_key=f"k{n}") for n in range(100)])
+    assert len(await claim(store, 100)) == 100
+    await store.enqueue([draft(concurrency_key=f"k{n}") for n in range(100)])
+    free = await put_one(store, concurrency_key="free")
+    answer = await ask(store, want=10)
+    assert answer.tasks == []
+    assert 0 in (answer.next_due, answer.contended)
+    assert ids_of(await claim(store)) == [free]

@@ -78,7 +78,7 @@ def claim(
             emptied = [head.lane for head in heads]
             for lane in emptied:
                 del places[lane]
-            if gates or upto < _LEAST_URGENT or len(heads) > 1:  # else it has given all
+            if gates or upto < _LEAST_URGENT:  # else the only one has given all
                 places |= _look(s, emptied)
     if want:
         opens += [next_due] if next_due is not None else []
