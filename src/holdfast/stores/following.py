@@ -43,9 +43,8 @@ class Following(Base):
 
     async def _settled_page(self, verb: str, after: int, limit: int, **asked: Any) -> EventPage:
         found = await self._events(verb, after=after, limit=limit, **asked)
-        whole, seen = _whole_up_to(after, [event.seq for event in found]), after
-        if found:
-            seen = found[-1].seq
+        whole = _whole_up_to(after, [event.seq for event in found])
+        seen = found[-1].seq if found else after
         last = await self._settled_up_to(whole, seen)
         if whole < seen:
             # Once more: what was missing then is there now, or never comes.

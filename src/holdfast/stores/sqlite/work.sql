@@ -141,6 +141,13 @@ where gate in (select a.value from json_each(:gates) a)
 insert into freed (gate, n)
 values (:gate, :n)
 
+-- Seconds until something is due, whether keys were nudged, and how often lanes have changed.
+-- name: claim.around
+select
+  (select max(min(l.run_at) - :now, 0) / 1e6 from later l where l.run_at < 9223372036854775807),
+  exists (select 1 from nudge),
+  (select c.moved from lane_change c)
+
 -- name: claim.held
 select
   l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload, t.max_tries,
@@ -150,13 +157,6 @@ cross join task t on t.id = l.id
 where l.grant_id = :grant and l.worker = :worker
 
 -- The same, as a claim answers. Leases are few: to read them all takes less than to keep an index.
--- Seconds until something is due, whether keys were nudged, and how often lanes have changed.
--- name: claim.around
-select
-  (select max(min(l.run_at) - :now, 0) / 1e6 from later l where l.run_at < 9223372036854775807),
-  exists (select 1 from nudge),
-  (select c.moved from lane_change c)
-
 -- name: claim.again
 select
   l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload,
