@@ -50,6 +50,35 @@ async def test_what_ends_while_a_commit_is_in_flight_shares_the_next_one(
     assert len(sizes) <= 3
 
 
+async def test_large_results_are_written_a_few_at_a_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, go, sizes = await bench.store(), asyncio.Event(), list[int]()
+    real, ran = store.settle, list[int]()
+
+    async def settle(settlements: Any, **more: Any) -> Any:
+        sizes.append(sum(len(settlement.result) for _, settlement in settlements))
+        if len(sizes) == 1:
+            await go.wait()
+        return await real(settlements, **more)
+
+    @bench.app.durable
+    async def work(i: int) -> str:
+        ran.append(i)
+        return "x" * (i * 100)
+
+    monkeypatch.setattr(store, "settle", settle, raising=False)
+    monkeypatch.setattr(settling, "_MOST_BYTES", 2000)
+    async with bench.worker(max_concurrency=50):
+        tasks = await bench.app.dispatch_many([work.call(i) for i in range(30)])
+        await until(lambda: len(ran) == 30)
+        go.set()
+        assert [len(await task.result(timeout=60)) for task in tasks] == [i * 100 for i in range(30)]
+    lone = [i * 100 + 2 for i in range(20, 30)]  # larger than what goes together
+    assert max(size for size in sizes if size not in lone) <= 2000
+    assert len(sizes) < 30
+
+
 @pytest.mark.parametrize("fault", [InvalidInput("not this one"), ZeroDivisionError()])
 async def test_a_result_that_cannot_be_stored_is_an_error_of_its_task_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception

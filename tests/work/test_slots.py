@@ -2,13 +2,16 @@
 
 import asyncio
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from holdfast import Holdfast
+from holdfast.errors import StoreError
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed, TaskStatus
+from holdfast.work import claiming
 from holdfast.work.claiming import Claiming, Found
 from tests.work.bench import Bench, Watcher, until
 
@@ -99,6 +102,59 @@ async def test_functions_that_only_compute_are_not_hoarded(bench: Bench) -> None
         await tasks[-1].result(timeout=60)
     ends = [one.settlement.verdict for _, batch, _ in watcher.of("settled") for one in batch]
     assert ends.count(Verdict.HANDED_BACK) < 300, "what was taken ahead started soon"
+
+
+async def test_all_slots_share_one_turn_of_the_event_loop(bench: Bench) -> None:
+    """Else what the store has answered would lie there until each of them had its own."""
+    ran: list[int] = []
+    turns = [0]  # how many had run, at each turn of the event loop
+
+    @bench.app.durable
+    async def compute(i: int) -> None:
+        ran.append(i)
+        if i == 50:
+            await asyncio.sleep(0)  # lets a second slot go on beside the first
+        time.sleep(0.0003)  # noqa: ASYNC251
+
+    async def watch() -> None:
+        while len(ran) < 600:
+            await asyncio.sleep(0)
+            turns.append(len(ran))
+
+    async with bench.worker(max_concurrency=20):
+        watching = asyncio.create_task(watch())
+        await bench.app.dispatch_many([compute.call(i) for i in range(600)])
+        async with asyncio.timeout(60):
+            await watching
+    # Of 3 ms each at most: a machine that is slow gets less done in one.
+    assert max(after - before for before, after in pairwise(turns)) <= 12
+
+
+async def test_large_tasks_are_claimed_a_few_at_a_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first claim cannot know, and is more than the store can answer at once."""
+    store = await bench.store()
+    real, asked = store.claim, list[int]()
+
+    async def claim(*, want: int, **more: Any) -> Any:
+        asked.append(want)
+        if want > 30:
+            raise StoreError("array size exceeds the maximum allowed")
+        return await real(want=want, **more)
+
+    @bench.app.durable
+    async def weigh(text: str) -> int:
+        return len(text)
+
+    monkeypatch.setattr(claiming, "_MOST_BYTES", 50_000)
+    tasks = await bench.app.dispatch_many([weigh.call("x" * 10_000) for _ in range(40)])
+    monkeypatch.setattr(store, "claim", claim, raising=False)
+    async with bench.worker(max_concurrency=100):
+        assert [await task.result(timeout=60) for task in tasks] == [10_000] * 40
+    assert asked[:3] == [100, 50, 25], "half of what was refused"
+    assert max(asked[3:]) <= 25
+    assert asked[3] == 4, "as many as weigh so much"
 
 
 async def test_nothing_is_taken_ahead_from_a_limited_lane(bench: Bench) -> None:

@@ -19,6 +19,7 @@ __all__ = ["Claiming", "Found"]
 
 logger = logging.getLogger("holdfast.worker")
 _MOST = 10_000  # in one claim
+_MOST_BYTES = 64 << 20  # of payloads in one claim, if they are as large as those of the last
 _ALL_LANES = 500  # up to so many lanes are looked at by each claim
 _SOON = (0.5, 2.0)  # seconds after which a claim whose answer was lost is asked for once more
 _MOST_ASTRAY = 64  # the oldest: those sent while the store was away for long never arrived
@@ -82,6 +83,7 @@ class Claiming:
         self._free: list[int] = []  # lanes without a limit
         self.limited: frozenset[Lane] = frozenset()
         self.free: frozenset[Lane] = frozenset()
+        self._most = _MOST  # that one answer can hold
         self._after: int | None = None
         self._turn = itertools.count(1)
         self._served: dict[str, int] = {}
@@ -110,9 +112,10 @@ class Claiming:
         return found
 
     async def _ask(self, lanes: list[int], want: int) -> Found:
-        sent = self._holding.now()
-        answer = await self._answer(lanes, min(want, _MOST), sent)
+        want, sent = min(want, self._most), self._holding.now()
+        answer = await self._answer(lanes, want, sent)
         self._holding.add((task.lease for task in answer.tasks), sent)
+        self._weigh(answer.tasks)
         self._after = answer.contended
         is_new = answer.lanes != self._known  # a tenant may have come, whose turn is before these
         if is_new or self._served or len({lane.tenant for lane in self._lanes.values()}) > 1:
@@ -122,7 +125,7 @@ class Claiming:
             self.forget()  # looked up before the next one: what was granted now must be run
             return Found(answer.tasks, answer.next_due, again=True)
         again = answer.contended is not None
-        less = len(answer.tasks) < min(want, _MOST)
+        less = len(answer.tasks) < want
         # Of very many lanes one claim looks at some.
         was_all = less and not again and len(self._lanes) == len(lanes) <= _ALL_LANES
         return Found(answer.tasks, answer.next_due, again, was_all)
@@ -154,6 +157,16 @@ class Claiming:
                 )
             self._remember(astray)
             raise error
+        except StoreError:
+            self._most = max(1, want // 2)  # maybe all of it was more than one answer can hold
+            raise
+
+    def _weigh(self, tasks: Sequence[Claimed]) -> None:
+        """After a refusal a little more each time."""
+        fit = self._most + self._most // 8 + 1
+        if weight := sum([len(task.payload) for task in tasks]):
+            fit = min(fit, _MOST_BYTES * len(tasks) // weight)
+        self._most = max(1, min(fit, _MOST))
 
     # ── claims whose answer was lost ─────────────────────────────────────────────────────────
 

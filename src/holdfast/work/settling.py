@@ -3,7 +3,9 @@ batches grow with the load, and a lone task waits for nobody."""
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from uuid import UUID
 
 from holdfast.errors import StoreError, StoreUnreachable
@@ -17,7 +19,8 @@ from holdfast.work.logs import TaskLogs
 __all__ = ["Settling"]
 
 logger = logging.getLogger("holdfast.worker")
-_MOST = 1000
+_MOST = 2000
+_MOST_BYTES = 16 << 20  # of results, unless a single one has more
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _MOST_ERRORS = 7  # in a row, from a store that answers: then each is written by itself
 _MOST_INSISTED = 150  # in a row, each two seconds after the last: five minutes
@@ -82,13 +85,21 @@ class Settling:
     def _batch(self) -> list[Ended]:
         """What goes next. Of one task an old and a new grant may both have ended: the store answers
         by task, so they never go together."""
-        batch, self._pending = self._pending[:_MOST], self._pending[_MOST:]
+        count = self._fitting()
+        batch, self._pending = self._pending[:count], self._pending[count:]
         first = {ended.task.lease.task.int: ended for ended in reversed(batch)}
         if len(first) < len(batch):
             again = [ended for ended in batch if first[ended.task.lease.task.int] is not ended]
             self._pending = again + self._pending
             batch = [ended for ended in batch if first[ended.task.lease.task.int] is ended]
         return batch
+
+    def _fitting(self) -> int:
+        """How many of the first go together."""
+        sizes = [len(ended.settlement.result or b"") for ended in self._pending[:_MOST]]
+        if sum(sizes) <= _MOST_BYTES:
+            return len(sizes)
+        return max(1, bisect_right(list(accumulate(sizes)), _MOST_BYTES))
 
     async def _write(self, batch: list[Ended]) -> None:
         try:

@@ -34,7 +34,10 @@ logger = logging.getLogger("holdfast.worker")
 _AHEAD = 0.2  # seconds within which what is taken ahead should start
 _MOST_AHEAD = 2000
 _STALE_AHEAD = 0.5  # seconds after which it is handed back
-_LONGEST_TURN = 3_000  # microseconds after which a slot lets others have the event loop
+_TURN = 1_000  # microseconds after which the slots let others have the event loop
+_LOW = 0.75  # of those that may be taken ahead: when no more are left, others are claimed
+# Where claims and settles never overlap, few and large ones are better.
+_TURN_OF_ONE_WRITER, _LOW_OF_ONE_WRITER = 3_000, 0.5
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
 
 
@@ -75,8 +78,12 @@ class Slots:
         self._returning: deque[asyncio.Future[None]] = deque()
         self._average = 0.0  # seconds from one attempt's end to the next one's, lately
         self._low = 0  # of those taken ahead: when so few are left, more are claimed
+        self._low_share = _LOW_OF_ONE_WRITER if store.one_writer else _LOW
         self._closed = False
         self._waking = False  # a slot is about to look
+        self._longest = _TURN_OF_ONE_WRITER if store.one_writer else _TURN
+        self._turn = 0  # when the slots' turn of the event loop began
+        self._turn_is_over = False
         self._slots: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._context = copy_context()
@@ -123,7 +130,7 @@ class Slots:
         ahead = 0
         if self._average > 0:
             ahead = min(_MOST_AHEAD, int(_AHEAD / self._average))
-        self._low = ahead // 2  # while they run, the store looks for the others
+        self._low = int(ahead * self._low_share)  # while they run, the store looks for the others
         if have >= self.count and len(self._ahead) > self._low:
             return 0, 0
         free = max(0, self.count - have)
@@ -221,7 +228,7 @@ class Slots:
         me = asyncio.current_task()
         assert me is not None
         clean = copy_context()
-        now = since = self.holding.now()  # read once: an attempt's end is the next one's start
+        now = self.holding.now()  # read once: an attempt's end is the next one's start
         while taken := self._next():
             attempt = self._attempt(*taken, now)
             if attempt is None:
@@ -238,10 +245,22 @@ class Slots:
             attempt.let_go()
             if attempt.why is not None or me.cancelling() or copy_context() != clean:
                 break  # it was cancelled, or left something behind: a fresh one goes on
-            if now - since > _LONGEST_TURN:
-                await asyncio.sleep(0)
-                now = since = self.holding.now()
+            if now - self._turn > self._longest:
+                if self._turn_is_over:
+                    break  # whoever had the rest of it goes on with the next
+                await self._let_others()
+                now = self.holding.now()
         self.fill()
+
+    async def _let_others(self) -> None:
+        """Have the event loop, for once. All slots share one turn: if each had its own, answers of
+        the store would lie there until all of them had theirs."""
+        self._turn_is_over = True
+        self._loop.call_soon(self._begin_turn)
+        await asyncio.sleep(0)
+
+    def _begin_turn(self) -> None:
+        self._turn_is_over, self._turn = False, self.holding.now()
 
     def _attempt(self, claimed: Claimed, since: float, now: int) -> Attempt | None:
         """An attempt that is about to run; None where there is none to be made."""
