@@ -73,7 +73,9 @@ async def test_large_results_are_written_a_few_at_a_time(
         tasks = await bench.app.dispatch_many([work.call(i) for i in range(30)])
         await until(lambda: len(ran) == 30)
         go.set()
-        assert [len(await task.result(timeout=60)) for task in tasks] == [i * 100 for i in range(30)]
+        assert [len(await task.result(timeout=60)) for task in tasks] == [
+            i * 100 for i in range(30)
+        ]
     lone = [i * 100 + 2 for i in range(20, 30)]  # larger than what goes together
     assert max(size for size in sizes if size not in lone) <= 2000
     assert len(sizes) < 30
