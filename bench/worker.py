@@ -82,7 +82,9 @@ async def drained(
         last = await fill(app, [noop.options(queue="bench").call()] * tasks)
         if url.startswith("postgres"):
             await _execute(url, "vacuum analyze holdfast.ready", "checkpoint")
+        await app.pause_queue("bench")  # until all of them are there: to start takes as long
         workers = [await asyncio.to_thread(Process, url, SLOTS) for _ in range(processes)]
+        await app.resume_queue("bench")
         if seconds:
             await asyncio.sleep(seconds)
         while not seconds and (await last.state()).finished_at is None:  # cheap to ask

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from holdfast.notifier import EVERYTHING, Hint
 from holdfast.tasks.task import TaskStatus
 from tests.work.bench import Bench, until
 
@@ -154,6 +156,36 @@ async def test_a_paused_queue_waits_until_it_is_resumed(bench: Bench) -> None:
         assert await bench.app.queue_depth("mail") == 1
         await bench.app.resume_queue("mail")
         assert await asked.result(timeout=60) == 1
+
+
+async def test_workers_at_rest_hear_at_once_that_a_queue_goes_on(bench: Bench) -> None:
+    """Not at their next poll, which may be far."""
+
+    @bench.app.durable(queue="mail")
+    async def work() -> int:
+        return 1
+
+    await bench.app.pause_queue("mail")
+    paused = await bench.app.dispatch(work)
+    async with bench.worker(poll_interval=600, poll_interval_max=600):
+        await asyncio.sleep(0.5)
+        await bench.app.resume_queue("mail")
+        assert await paused.result(timeout=60) == 1
+
+
+async def test_workers_are_told_of_what_was_taken_back_from_the_dead(bench: Bench) -> None:
+    @bench.app.durable
+    async def work() -> int:
+        return 1
+
+    store, heard = await bench.store(), list[Hint]()
+    await store.enqueue([work.call().draft()])
+    lanes = list((await store.lanes()).lanes)
+    await store.claim(worker=1, lanes=lanes, want=1, lease=timedelta(milliseconds=1))
+    await bench.new_app().home.notifier().listen(heard.append)
+    heard.clear()
+    await until(bench.app.reset_expired_leases)
+    await until(lambda: EVERYTHING in heard)
 
 
 async def test_functions_that_come_while_the_worker_runs_are_served(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from holdfast.client import AnyTask, Client, task_id
 from holdfast.errors import InvalidInput
 from holdfast.explain import Reason, explain
 from holdfast.function import Function
+from holdfast.notifier import EVERYTHING, Hint
 from holdfast.observer import Observer
 from holdfast.observers.many import Many
 from holdfast.tasks.durations import Duration
@@ -126,17 +127,20 @@ class Operating:
 
     async def reset_expired_leases(self) -> int:
         """Take back what dead workers held, now. Workers do so by themselves all the time."""
-        store, count = (await self._client()).store, 0
-        while recovered := await store.recover(default_tries=self.default_tries):
+        client, count = await self._client(), 0
+        while recovered := await client.store.recover(default_tries=self.default_tries):
             count += len(recovered)
-            await tell_of_recovered(store, Many(self.observers), recovered)
+            client.tell([EVERYTHING])
+            await tell_of_recovered(client.store, Many(self.observers), recovered)
         return count
 
     async def pause_queue(self, queue: str) -> None:
         await (await self._client()).store.pause(queue)
 
     async def resume_queue(self, queue: str) -> None:
-        await (await self._client()).store.resume(queue)
+        client = await self._client()
+        await client.store.resume(queue)
+        client.tell([Hint("work", queue)])
 
     async def queue_depth(self, queue: str | None = None) -> int:
         """How many tasks wait: in one queue, or in all."""
