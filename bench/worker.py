@@ -155,6 +155,8 @@ def _p99(seen: list[float]) -> float:
 
 async def idleness(name: str, fresh: Fresh, seconds: float = 30) -> list[Ratio]:
     url = await fresh()
+    if url.startswith("postgres"):  # whose transactions would be counted too
+        await _execute(url, "alter system set autovacuum = off", "select pg_reload_conf()")
     worker = await asyncio.to_thread(Process, url, 10)
     await asyncio.sleep(15)  # until it rests as long as it may
     cpu, asked = _cpu_of(worker.pid), await _transactions(url)
@@ -167,6 +169,7 @@ async def idleness(name: str, fresh: Fresh, seconds: float = 30) -> list[Ratio]:
         _within(f"{name}: idle worker, memory", account.memory / 1e6, 60, " MB"),
     ]
     if url.startswith("postgres"):
+        await _execute(url, "alter system reset autovacuum", "select pg_reload_conf()")
         found.append(_within(f"{name}: idle worker, queries", questions, 1.0, "/s"))
     return found
 
