@@ -211,8 +211,8 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """What has come for a durable function, as of one moment: signals not yet consumed, oldest
-    first, and how those of its children ended that have, in order."""
+    """What has come for a durable function: signals not yet consumed, oldest first, and how those
+    of its children ended that have. All that the wakes tell of is among it."""
 
     wakes: list[int]
     signals: list[Signal]

@@ -165,8 +165,11 @@ class Flows(Protocol):
         """
         ...
 
-    async def news(self, task: UUID, children: Sequence[UUID]) -> News:
-        """What has come for a function that is in memory; `children` are those it waits for."""
+    async def news(
+        self, task: UUID, children: Sequence[UUID], *, signals: Sequence[str] = ()
+    ) -> News:
+        """What has come for a function that is in memory; `children` and the names of `signals`
+        are those it waits for. Of very many signals the oldest: the others once those are taken."""
         ...
 
     async def journal(self, task: UUID) -> Journal: ...

@@ -7,6 +7,7 @@ import pytest
 from holdfast.answers import Step
 from holdfast.errors import InvalidInput, KeyConflict, LeaseLost
 from holdfast.ids import new_grant
+from holdfast.stores import flows
 from holdfast.tasks.task import Claimed, Lease, TaskStatus
 from tests.contract.acts import (
     DONE,
@@ -94,13 +95,37 @@ async def test_news_tell_what_has_come(store):
         await finish(store, task)
     sent = new_grant()
     assert await store.send_signal(lease.task, sent, "go", b"1")
-    news = await store.news(lease.task, ids)
+    news = await store.news(lease.task, ids, signals=["go"])
     assert {id: e.result for id, e in news.endings.items()} == {
         task.lease.task: DONE.result for task in claimed
     }
     assert [(s.id, s.name, s.payload) for s in news.signals] == [(sent, "go", b"1")]
     assert len(news.wakes) == 3
     assert (await store.news(lease.task, [])).endings == {}
+
+
+async def test_ends_of_very_many_children_are_read_in_parts(store, monkeypatch):
+    """All their results at once are more than PostgreSQL sends."""
+    monkeypatch.setattr(flows, "_PAGE", 2)
+    lease = (await parent_of(store)).lease
+    children = [draft(parent=lease.task) for _ in range(5)]
+    await store.record(lease, [ASK], children=children)
+    await store.send_signal(lease.task, new_grant(), "go", b"1")
+    claimed = await claim(store, want=4)
+    for task in claimed:
+        await finish(store, task)
+    asked = []
+    call = store._call
+
+    async def watched(verb, /, **parameters):
+        asked.append(len(parameters["children"]))
+        return await call(verb, **parameters)
+
+    monkeypatch.setattr(store, "_call", watched)
+    news = await store.news(lease.task, [child.id for child in children], signals=["go"])
+    assert set(news.endings) == {task.lease.task for task in claimed}
+    assert (len(news.signals), len(news.wakes)) == (1, 5)
+    assert asked == [2, 2, 1]
 
 
 async def test_a_cancel_goes_down_to_children_and_theirs(store):
@@ -134,7 +159,7 @@ async def test_a_run_that_begins_anew_has_other_arguments_and_no_journal(store):
         assert await store.settle([(lease, anew(b'{"args": [2]}'))]) == frozenset()
     assert (await store.journal(lease.task)).steps == []
     assert await store.payload(lease.task) == b'{"args": [2]}'
-    assert len((await store.news(lease.task, [])).signals) == 1
+    assert len((await store.news(lease.task, [], signals=["go"])).signals) == 1
     (again,) = await claim(store)
     assert (again.lease.fence, again.tries, again.since) == (2, 1, 2)
     assert again.payload == b'{"args": [2]}'

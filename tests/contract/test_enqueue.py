@@ -8,6 +8,7 @@ import pytest
 from holdfast.answers import TaskFilter
 from holdfast.errors import InvalidInput, KeyConflict, UnknownTask
 from holdfast.ids import new_id
+from holdfast.stores import prepared
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Draft, TaskStatus
@@ -73,6 +74,20 @@ async def test_one_call_takes_a_bounded_number_of_tasks(store, dump):
     before = await dump()
     with pytest.raises(InvalidInput, match="at most 100,000 tasks go in one call"):
         await store.enqueue([draft()] * 100_001)
+    assert await dump() == before
+
+
+async def test_one_call_takes_a_bounded_number_of_bytes(store, dump, monkeypatch):
+    """More than PostgreSQL takes at once closed the connection, which says nothing."""
+    monkeypatch.setattr(prepared, "_MOST_BYTES", 1000)
+    drafts = [draft(payload=b"[%d]" % 10**97) for _ in range(10)]
+    assert await store.enqueue(drafts) == [d.id for d in drafts]
+    before = await dump()
+    too_many = [draft(payload=b"[%d]" % 10**97) for _ in range(11)]
+    with pytest.raises(InvalidInput, match=r"at most 1,000 bytes .* got 1,100 in 11 tasks; send"):
+        await store.enqueue(too_many)
+    with pytest.raises(InvalidInput, match=r"at most 1,000 bytes"):
+        await store.prepare(too_many)
     assert await dump() == before
 
 

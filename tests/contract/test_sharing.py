@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import InvalidInput, KeyConflict, StoreError, StoreUnreachable
+from holdfast.stores import sharing
 from holdfast.stores.sql import SqlStore
 from tests.contract.acts import claim, draft, ids_of, put_one
 
@@ -51,6 +52,15 @@ async def test_a_store_that_is_down_says_so_to_all_at_once(store, keeper):
     assert {type(error) for error in heard} == {StoreUnreachable}
     assert len(set(map(id, heard))) == 50
     assert down.accepts == 2, "the first alone, all others together"
+
+
+async def test_what_goes_together_is_bounded_in_bytes(store, keeper, monkeypatch):
+    monkeypatch.setattr(sharing, "_MOST_BYTES", 100)
+    counted = Counted(keeper.driver)
+    sizes = [1, 40, 40, 40, 150, 1]
+    calls = [[draft(payload=b"%d" % 10 ** (size - 1))] for size in sizes]
+    assert await _together(SqlStore(counted), calls) == [[one.id] for (one,) in calls]
+    assert counted.accepts == 5, "the first alone; two; one; one that is too large; one"
 
 
 async def test_conflicts_go_and_all_others_share_the_next_commit(store, keeper):

@@ -5,6 +5,7 @@ import pytest
 from holdfast.answers import Signal
 from holdfast.errors import InvalidInput, PayloadRefused
 from holdfast.ids import new_id
+from holdfast.stores import flows
 from holdfast.tasks.task import TaskStatus
 from tests.contract.acts import (
     DONE,
@@ -25,10 +26,29 @@ async def _send(store, id, name="go", payload=b"1"):
     return signal
 
 
+async def _signals(store, id, *names):
+    return (await store.news(id, [], signals=names)).signals
+
+
 async def test_signals_wait_in_the_order_in_which_they_were_sent(store):
     id = await put_one(store)
     sent = [await _send(store, id, f"s{n % 2}", bytes([n])) for n in range(5)]
-    assert (await store.news(id, [])).signals == sent
+    assert await _signals(store, id, "s0", "s1") == sent
+    assert await _signals(store, id, "s1") == [sent[1], sent[3]]
+    assert await _signals(store, id) == await _signals(store, id, "s2") == []
+
+
+async def test_of_very_many_signals_the_oldest_are_heard_first(store, monkeypatch):
+    """All of them at once are more than PostgreSQL sends; and never those of other names."""
+    monkeypatch.setattr(flows, "_PAGE", 3)
+    id = await put_one(store)
+    others = [await _send(store, id, "others") for _ in range(4)]
+    sent = [await _send(store, id, f"s{n % 2}") for n in range(4)]
+    assert await _signals(store, id, "s0", "s1") == sent[:3]
+    assert await _signals(store, id, "others", "s0") == others[:3]
+    lease = (await claim_one(store)).lease
+    await store.record(lease, [], consumed=[one.id for one in sent[:3]])
+    assert await _signals(store, id, "s0", "s1") == sent[3:]
 
 
 async def test_a_signal_is_sent_once_however_often_it_is_repeated(store, dump):
@@ -37,7 +57,7 @@ async def test_a_signal_is_sent_once_however_often_it_is_repeated(store, dump):
     before = await dump()
     assert await store.send_signal(id, sent.id, "go", b"1") is True
     assert await dump() == before
-    assert (await store.news(id, [])).signals == [sent]
+    assert await _signals(store, id, "go") == [sent]
 
 
 async def test_a_consumed_signal_is_gone_and_stays_gone(store):
@@ -45,9 +65,9 @@ async def test_a_consumed_signal_is_gone_and_stays_gone(store):
     first, second = await _send(store, id), await _send(store, id)
     lease = (await claim_one(store)).lease
     await store.record(lease, [], consumed=[first.id])
-    assert (await store.news(id, [])).signals == [second]
+    assert await _signals(store, id, "go") == [second]
     assert await store.send_signal(id, first.id, "go", b"1") is True
-    assert (await store.news(id, [])).signals == [second]
+    assert await _signals(store, id, "go") == [second]
 
 
 async def test_only_a_tasks_own_signals_are_consumed(store):
@@ -57,7 +77,7 @@ async def test_only_a_tasks_own_signals_are_consumed(store):
     lease = (await claim_one(store)).lease
     assert lease.task == mine
     await store.record(lease, [], consumed=[sent.id])
-    assert (await store.news(other, [])).signals == [sent]
+    assert await _signals(store, other, "go") == [sent]
 
 
 async def test_a_signal_wakes_its_task(store):
@@ -72,7 +92,7 @@ async def test_a_signal_does_not_hurry_a_task_that_is_delayed(store):
     id = await put_one(store, delay=seconds(60))
     await _send(store, id)
     assert await claim(store) == []
-    assert len((await store.news(id, [])).signals) == 1
+    assert len(await _signals(store, id, "go")) == 1
 
 
 async def test_a_signal_that_came_before_the_wait_is_not_missed(store):

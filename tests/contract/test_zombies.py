@@ -206,7 +206,7 @@ async def log(store: SqlStore, lease: Lease) -> str:
 
 
 async def record(store: SqlStore, lease: Lease) -> str:
-    news = await store.news(lease.task, [])
+    news = await store.news(lease.task, [], signals=["go"])
     with pytest.raises(LeaseLost, match="record"):
         await store.record(
             lease,

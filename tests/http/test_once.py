@@ -15,7 +15,7 @@ ONCE = {"Idempotency-Key": "k"}
 
 async def signals_of(app: Holdfast, id: str) -> list[bytes]:
     store = (await app.home.client()).store
-    return [signal.payload for signal in (await store.news(UUID(id), [])).signals]
+    return [signal.payload for signal in (await store.news(UUID(id), [], signals=["yes"])).signals]
 
 
 @pytest.fixture

@@ -30,6 +30,10 @@ with task as (
 insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by)
 select id, now(), 1, 1, (array['done', 'failed', 'cancelled'])[1 + random() * 2], 'holder' from task
 """
+CONSUMED = """
+insert into holdfast.signal (signal, id, name, payload, sent_at, consumed)
+select gen_random_uuid(), $1, 'a', 'null', now(), true from generate_series(1, 3000)
+"""
 LEASE = timedelta(minutes=5)
 BIG = {"task", "ready", "outcome"}
 DONE = Settlement(verdict=Verdict.DONE, result=b"null")
@@ -178,6 +182,19 @@ async def test_recording_never_reads_a_journal_whole(bench: Bench) -> None:
     assert looks
     assert {look.index for look in looks} == {"step_pkey"}
     assert all("position" in look.condition for look in looks), looks
+
+
+async def test_signals_that_were_consumed_are_not_read_again(bench: Bench) -> None:
+    (lease,) = await bench.claim(1)
+    for name in ("a", "b", "b"):
+        await bench.store.send_signal(lease.task, new_id(), name, b"1")
+    await bench.conn.execute(CONSUMED, lease.task)
+    await bench.conn.execute("analyze holdfast.signal")
+    bench.driver.take()
+    assert len((await bench.store.news(lease.task, [], signals=["a", "b"])).signals) == 3
+    (look,) = [look for look in bench.driver.take() if look.table == "signal"]
+    assert look.index == "signal_of"
+    assert all(f"({column} = " in look.condition for column in ("id", "consumed", "name")), look
 
 
 @pytest.mark.parametrize("status", [None, *TaskStatus])

@@ -32,12 +32,16 @@ async def migrate(path: str) -> None:
     await store.close()
 
 
+def plan(database: apsw.Connection, name: str) -> list[str]:
+    sql = STATEMENTS[name]
+    unbound = dict.fromkeys(queries.parameters(sql))
+    return [step for *_, step in database.execute(f"explain query plan {sql}", unbound)]
+
+
 def scans(database: apsw.Connection, name: str) -> Iterator[str]:
     """The steps of a statement's plan that read a big table from its beginning."""
-    sql = STATEMENTS[name]
-    big = {word for found in _NAMED.findall(sql.lower()) for word in found if word}
-    unbound = dict.fromkeys(queries.parameters(sql))
-    for *_, step in database.execute(f"explain query plan {sql}", unbound):
+    big = {word for found in _NAMED.findall(STATEMENTS[name].lower()) for word in found if word}
+    for step in plan(database, name):
         found = _SCAN.match(step)
         if found and found[1] in big:
             yield step
@@ -51,17 +55,19 @@ def test_no_statement_reads_a_big_table_whole(database: apsw.Connection, name: s
 def test_keys_are_read_in_the_order_of_their_nudges_and_no_further(
     database: apsw.Connection,
 ) -> None:
-    sql = STATEMENTS["nudge.keys"]
-    unbound = dict.fromkeys(queries.parameters(sql))
-    steps = [step for *_, step in database.execute(f"explain query plan {sql}", unbound)]
-    assert steps == ["SEARCH n USING INDEX nudge_order (pool=?)"]
+    assert plan(database, "nudge.keys") == ["SEARCH n USING INDEX nudge_order (pool=?)"]
+
+
+def test_signals_that_were_consumed_are_not_read_again(database: apsw.Connection) -> None:
+    assert plan(database, "news.signals") == [
+        "SEARCH s USING INDEX signal_of (id=? AND consumed=? AND name=?)"
+    ]
 
 
 def test_one_users_tasks_are_found_by_their_own_index(database: apsw.Connection) -> None:
-    sql = STATEMENTS["list.of_user"]
-    unbound = dict.fromkeys(queries.parameters(sql))
-    steps = [step for *_, step in database.execute(f"explain query plan {sql}", unbound)]
-    assert steps == ["SEARCH t USING COVERING INDEX task_user (user_id=? AND lane=? AND id<?)"]
+    assert plan(database, "list.of_user") == [
+        "SEARCH t USING COVERING INDEX task_user (user_id=? AND lane=? AND id<?)"
+    ]
 
 
 def test_a_scan_would_be_seen(database: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:

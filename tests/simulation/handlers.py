@@ -110,7 +110,7 @@ async def _spawn(worker: "Worker", claimed: Claimed, child: UUID) -> None:
 
 async def _signal(worker: "Worker", lease: Lease) -> Outcome:
     """Waits for one signal, or for a timer."""
-    news = await worker.store.news(lease.task, [])
+    news = await worker.store.news(lease.task, [], signals=["go"])
     journal = await worker.store.journal(lease.task)
     if news.signals:
         await worker.store.record(

@@ -216,8 +216,9 @@ class Arrivals:
             for ask in self._open.values()
             if ask.kind == "child" and ask.task and not ask.again and ask.task not in self.told
         ]
+        names = {ask.signal for ask in self._open.values() if ask.signal}
         try:
-            news = await self._store.news(self._task, children)
+            news = await self._store.news(self._task, children, signals=sorted(names))
         except StoreUnreachable:
             news = None
         self._pause = min(self._pause * 1.5, _LONGEST_PAUSE)

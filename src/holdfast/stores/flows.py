@@ -32,6 +32,7 @@ from holdfast.tasks.task import Draft, Lease, TaskStatus
 __all__ = ["Flows"]
 
 _MOST = MAX_SIZE + 128 * 1024  # bytes: a result, with names, and how a failure came about
+_PAGE = 250  # children, and signals, of one look: PostgreSQL sends less than a gigabyte at once
 _Steps = tuple[Lease, Sequence[Step]]
 _Verdict = tuple[bool, Sequence[int] | None]
 _HELD: _Verdict = (True, None)
@@ -141,8 +142,20 @@ class Flows(Producing):
         )
         return bool(rows and rows[0][0])
 
-    async def news(self, task: UUID, children: Sequence[UUID]) -> News:
-        ((wakes, *rest),) = await self._call("news", id=task, children=list(children))
+    async def news(
+        self, task: UUID, children: Sequence[UUID], *, signals: Sequence[str] = ()
+    ) -> News:
+        news = await self._news(task, children[:_PAGE], signals)
+        for start in range(_PAGE, len(children), _PAGE):
+            # Of a later moment than the wakes: all that those tell of has come by now.
+            more = await self._news(task, children[start : start + _PAGE], ())
+            news.endings.update(more.endings)
+        return news
+
+    async def _news(self, task: UUID, children: Sequence[UUID], names: Sequence[str]) -> News:
+        ((wakes, *rest),) = await self._call(
+            "news", id=task, children=list(children), names=list(names), most=_PAGE
+        )
         signals, ended = rest[:3], rest[3:]
         return News(
             wakes=list(wakes or ()),

@@ -21,6 +21,7 @@ _WISHES = attrgetter(
     "parent",
 )  # fmt: skip
 _NO_WISHES = (None,) * 9
+_MOST_BYTES = 256 << 20  # PostgreSQL takes a gigabyte in one statement, and holds it several times
 _Column = list[Any] | None
 _REST = (
     "max_tries", "policies", "delays", "run_ats", "expires", "keys", "tenants", "fingerprints",
@@ -81,6 +82,7 @@ def accepted(driver: Driver, drafts: Sequence[Draft], rows: Sequence[Row]) -> Ac
 
 def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
     """One list per column; None where nobody asked for it."""
+    _check_weight(drafts)
     columns = {
         "ids": [draft.id for draft in drafts],
         "lanes": lanes,
@@ -109,6 +111,16 @@ def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
         "user_ids": user_ids,
         "parents": parents,
     }
+
+
+def _check_weight(drafts: Sequence[Draft]) -> None:
+    weight = sum([len(draft.payload) for draft in drafts])
+    if weight > _MOST_BYTES:
+        raise InvalidInput(
+            f"at most {_MOST_BYTES:,} bytes of arguments go in one call, got {weight:,} in "
+            f"{len(drafts):,} tasks; send them in parts (in a durable function with at_most=), or "
+            "store the data elsewhere and pass its address"
+        )
 
 
 def _each(column: _Column, to: Callable[[Any], Any]) -> _Column:

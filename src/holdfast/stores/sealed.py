@@ -115,8 +115,10 @@ class _SealedStore:
         journal = await self._inner.journal(task)
         return replace(journal, steps=[self._open_step(task, step) for step in journal.steps])
 
-    async def news(self, task: UUID, children: Sequence[UUID]) -> News:
-        news = await self._inner.news(task, children)
+    async def news(
+        self, task: UUID, children: Sequence[UUID], *, signals: Sequence[str] = ()
+    ) -> News:
+        news = await self._inner.news(task, children, signals=signals)
         endings = {child: self._open_end(child, end) for child, end in news.endings.items()}
         return replace(news, endings=endings, signals=[self._heard(task, s) for s in news.signals])
 

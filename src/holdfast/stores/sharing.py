@@ -117,10 +117,11 @@ class Sharing(_Batches[_Caller]):
         return await caller.answer
 
     def _fitting(self) -> int:
-        size = 0
+        size = weight = 0
         for place, caller in enumerate(self._waiting):
             size += len(caller.drafts)
-            if place and size > MOST_SHARED:
+            weight += sum([len(draft.payload) for draft in caller.drafts])
+            if place and (size > MOST_SHARED or weight > _MOST_BYTES):
                 return place
         return len(self._waiting)
 

@@ -64,8 +64,19 @@ cross join (
     array_agg(s.signal order by s.seq) as signals,
     array_agg(s.name order by s.seq) as names,
     array_agg(s.payload order by s.seq) as payloads
-  from holdfast.signal s
-  where s.id = :id and not s.consumed
+  from (
+    select o.*
+    from unnest(:names::text[]) as n (name)
+    cross join lateral (
+      select s.signal, s.name, s.payload, s.seq
+      from holdfast.signal s
+      where s.id = :id and not s.consumed and s.name = n.name
+      order by s.seq
+      limit :most
+    ) o
+    order by o.seq
+    limit :most
+  ) s
 ) s
 cross join (
   select

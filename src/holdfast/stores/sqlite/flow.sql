@@ -67,11 +67,12 @@ from step s
 where s.id = :id
 order by s.position
 
--- name: signals
-select s.signal, s.name, s.payload
+-- name: news.signals
+select s.seq, s.signal, s.name, s.payload
 from signal s
-where s.id = :id and not s.consumed
+where s.id = :id and s.consumed = 0 and s.name = :name
 order by s.seq
+limit :most
 
 -- name: wakes
 select w.seq

@@ -307,7 +307,7 @@ create table holdfast.signal (
   sent_at timestamptz not null,
   consumed boolean not null default false
 );
-create index signal_of on holdfast.signal (id, seq);
+create index signal_of on holdfast.signal (id, consumed, name, seq);
 
 create table holdfast.wake (
   seq bigint generated always as identity primary key,

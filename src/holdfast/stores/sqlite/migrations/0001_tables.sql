@@ -303,7 +303,7 @@ create table signal (
   sent_at integer not null,
   consumed integer not null default 0
 ) strict;
-create index signal_of on signal (id, seq);
+create index signal_of on signal (id, consumed, name, seq);
 
 -- Autoincrement: a number that an attempt has read must never come again.
 create table wake (

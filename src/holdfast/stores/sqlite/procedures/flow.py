@@ -214,15 +214,17 @@ def _held_keys(
     return [id for id, _ in others], [holder for _, holder in others], [False] * len(others)
 
 
-def news(s: Session, *, id: UUID, children: list[UUID]) -> list[tuple[Any, ...]]:
+def news(
+    s: Session, *, id: UUID, children: list[UUID], names: list[str], most: int
+) -> list[tuple[Any, ...]]:
     """What has come for a function that is in somebody's memory, as of one moment."""
     wakes = [seq for (seq,) in s.rows("wakes", id=id)]
-    signals = s.rows("signals", id=id)
+    signals = sorted(s.each("news.signals", id=id.bytes, name=names, most=most))[:most]
     ended = sorted(s.each("news.ending", id=bytes_of(children)), key=lambda row: row[6])
     return [
         (
             wakes,
-            *([row[n] for row in signals] for n in range(3)),
+            *([row[n] for row in signals] for n in range(1, 4)),
             *([row[n] for row in ended] for n in range(6)),
         )
     ]
