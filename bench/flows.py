@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import asyncpg
@@ -19,6 +19,7 @@ from tests.servers import Postgres, fresh_database
 from bench.measure import Ratio, report, spent
 from holdfast import Holdfast, current, durable
 from holdfast.answers import Step, Taking
+from holdfast.function import Function
 from holdfast.ids import new_grant
 from holdfast.stores.opening import open_store
 from holdfast.stores.sql import SqlStore
@@ -59,6 +60,13 @@ async def chain(count: int) -> float:
 async def fan(count: int) -> float:
     began = time.perf_counter()
     assert sum(await leaf.map(range(count))) == sum(range(count))
+    return time.perf_counter() - began
+
+
+@durable(name="flows:abreast")
+async def abreast(count: int) -> float:
+    began = time.perf_counter()
+    await asyncio.gather(*(Holdfast.step("step", nothing) for _ in range(count)))
     return time.perf_counter() - began
 
 
@@ -115,12 +123,25 @@ async def serving(url: str) -> AsyncIterator[Holdfast]:
 async def measured(name: str, url: str, commits: Commits) -> list[Ratio]:
     async with serving(url) as app:
         joined = await (await app.dispatch(fan, FAN)).result()
+        children = await ten_times(app, f"{name}: a child", fan)
+        abreasts = await ten_times(app, f"{name}: a step", abreast)
         replay = await replayed(app)
     return [
         *await to_commits(name, url, commits),
         _within(f"{name}: fan-out and join of {FAN}", joined * 1e3, 1000),
+        children,
+        abreasts,
         _within(f"{name}: replay of 1,000 of {LONG:,} steps", replay * 1e3, 100),
     ]
+
+
+async def ten_times(app: Holdfast, what: str, many: Function[[int], Any, float]) -> Ratio:
+    """However many are asked for at once, each takes as long."""
+    few, all = [await (await app.dispatch(many, n)).result() / n * 1e3 for n in (FAN, 10 * FAN)]
+    return Ratio(
+        what=f"{what} of {10 * FAN:,} at once to one of {FAN:,}",
+        ours=all, reference=few, ratio=all / few, most=2, unit=" ms",
+    )  # fmt: skip
 
 
 async def to_commits(name: str, url: str, commits: Commits) -> list[Ratio]:

@@ -8,7 +8,6 @@ import pytest
 from holdfast import Holdfast, RetryPolicy, TaskCancelled, TaskFailed, current
 from holdfast.flow import arrivals
 from holdfast.observers import log
-from holdfast.stores import prepared
 from holdfast.tasks.task import TaskStatus
 from tests.flow.acts import ONCE, SOON, number_of, status, waits
 from tests.work.bench import Bench, until
@@ -45,27 +44,6 @@ async def test_a_result_has_the_type_of_the_annotation(bench: Bench) -> None:
     async with bench.worker():
         task = await bench.app.dispatch(ask)
         assert await task.result(timeout=60) == repr((1, b"\x00\xff"))
-
-
-async def test_children_too_large_for_one_call_fail_clearly_and_go_in_parts(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They closed the connection to PostgreSQL, and were asked for again without end."""
-    monkeypatch.setattr(prepared, "_MOST_BYTES", 5000)
-
-    @bench.app.durable(name="measure")
-    async def measure(text: str) -> int:
-        return len(text)
-
-    @bench.app.durable(name="all", retry_policy=ONCE)
-    async def all_of(at_most: int | None) -> int:
-        return sum(await measure.map(["x" * 1000] * 10, at_most=at_most))
-
-    async with bench.worker():
-        with pytest.raises(TaskFailed, match=r"at most 5,000 bytes .* send them in parts"):
-            await (await bench.app.dispatch(all_of, None)).result(timeout=60)
-        assert number_of(bench, "measure") == 0
-        assert await (await bench.app.dispatch(all_of, 4)).result(timeout=60) == 10_000
 
 
 async def test_tries_do_not_multiply(bench: Bench) -> None:

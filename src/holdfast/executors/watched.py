@@ -9,19 +9,23 @@ _NOTHING = object()
 
 
 class Watched(Coroutine[Any, Any, Any]):
-    """Passes everything on. `moves` counts its steps, `waits` is what it awaits now; `over` is
-    called at its end. `first`: what it awaits already, where it was started by hand."""
+    """Passes everything on. `moves` counts its steps, `waits` is what it awaits now; `moved` is
+    called at each step, `over` at its end. `first`: what it awaits already, where it was started
+    by hand."""
 
-    __slots__ = ("__name__", "__qualname__", "_coroutine", "_first", "_over", "moves", "waits")
+    __slots__ = (
+        "__name__", "__qualname__", "_coroutine", "_first", "_moved", "_over", "moves", "waits",
+    )  # fmt: skip
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, Any],
         *,
         first: Any = _NOTHING,
+        moved: Callable[[], None] | None = None,
         over: Callable[[], None] | None = None,
     ) -> None:
-        self._coroutine, self._over = coroutine, over
+        self._coroutine, self._moved, self._over = coroutine, moved, over
         self._first = self.waits = first
         self.moves = 0
         self.__name__ = getattr(coroutine, "__name__", type(coroutine).__name__)
@@ -40,7 +44,7 @@ class Watched(Coroutine[Any, Any, Any]):
         return self.send(None)
 
     def send(self, value: Any, /) -> Any:
-        self.moves += 1
+        self._move()
         try:
             self.waits = self._coroutine.send(value)
         except BaseException:
@@ -49,7 +53,7 @@ class Watched(Coroutine[Any, Any, Any]):
         return self.waits
 
     def throw(self, *error: Any) -> Any:
-        self.moves += 1
+        self._move()
         try:
             self.waits = self._coroutine.throw(*error)
         except BaseException:
@@ -60,6 +64,11 @@ class Watched(Coroutine[Any, Any, Any]):
     def close(self) -> None:
         self._coroutine.close()
         self._end()
+
+    def _move(self) -> None:
+        self.moves += 1
+        if self._moved:
+            self._moved()
 
     def _end(self) -> None:
         self.waits = None

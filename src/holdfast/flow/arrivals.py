@@ -108,7 +108,7 @@ class Arrivals:
         found: list[tuple[Ask, One | Recorded]] = []
         size = 0
         for ask, end in self._come().items():
-            size += len(end.result or (end.failure and end.failure.detail) or b"")
+            size += _size(end)
             if found and size > _LARGEST_BATCH:
                 break  # the rest in the next entry
             assert ask.task
@@ -120,8 +120,9 @@ class Arrivals:
         """Children that have ended; those of a join only when it is complete, or broken."""
         asks = {ask.task: ask for ask in self._open.values() if ask.kind == "child" and ask.task}
         come = {asks[task]: end for task, end in self.told.items() if task in asks}
-        joins = {join: _is_over(join, come) for ask in come if (join := ask.join)}
-        return {ask: end for ask, end in come.items() if ask.join is None or joins[ask.join]}
+        joins = {ask.join for ask in come if ask.join}
+        over = {join for join in joins if _is_over(join, come)}
+        return {ask: end for ask, end in come.items() if ask.join is None or ask.join in over}
 
     def _signalled(self) -> list[tuple[Ask, One | Recorded]]:
         if not (found := self._next_signal()):
@@ -234,6 +235,14 @@ def _one_of(ask: Ask, end: Ending) -> One:
     how: Any = end.status.value
     result = NULL if end.result is None else msgspec.Raw(end.result)
     return One(position, how, result, end.failure)
+
+
+def _size(end: Ending) -> int:
+    """About how many bytes it takes in the journal, rather too many."""
+    size = 100 + len(end.result or b"")
+    if end.failure:
+        size += 4 * len(end.failure.message) + 2 * len(end.failure.detail or b"")
+    return size
 
 
 def _is_dead(ask: Ask, end: Ending) -> bool:

@@ -61,7 +61,7 @@ class Family:
         self.alive: set[Branch] = set()
         self.stir: Callable[[], None] | None = None
         self.faults = 0  # how many failures reached the function so far
-        self._moves = 0  # of branches that have ended
+        self.moves = 0  # of all branches together
 
     @classmethod
     def of(cls, attempt: Context) -> "Family":
@@ -70,19 +70,17 @@ class Family:
         found: Family = attempt.family
         return found
 
-    @property
-    def moves(self) -> int:
-        return self._moves + sum(b.watched.moves for b in self.alive if b.watched)
-
     def branch_out(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         branch: Branch = (here.get() or self.main).grow(name, self.faults)
-        branch.watched = Watched(coroutine, over=lambda: self._joined(branch))
+        branch.watched = Watched(coroutine, moved=self._moved, over=lambda: self._joined(branch))
         self.alive.add(branch)
         return branch
 
+    def _moved(self) -> None:
+        self.moves += 1
+
     def _joined(self, branch: Branch) -> None:
         self.alive.discard(branch)
-        self._moves += branch.watched.moves if branch.watched else 0
         if self.stir:
             self.stir()
 
