@@ -58,6 +58,10 @@ async def test_levels_are_those_of_the_worker_call_by_call(executor, caplog):
     caplog.set_level(logging.ERROR, "tests.child")
     await within(executor.run(functions.log, attempt(functions.log, "hello")))
     assert told(caplog) == []
+    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.NOTSET, "tests.child")
+    await within(executor.run(functions.log, attempt(functions.log, "hello")))
+    assert [record.getMessage() for record in told(caplog)] == ["hello"]
 
 
 async def test_what_a_child_logged_before_it_crashed_is_there(executor, caplog):

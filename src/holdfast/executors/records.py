@@ -15,6 +15,7 @@ _LONGEST = 8_000  # characters of a message, and of a traceback
 _MOST_LEVELS = 500
 _MOST_RECORDS = 1_000  # a second: more would hold up the worker's event loop
 _OWN = "holdfast.executors"
+_own_levels: dict[str, int] = {}  # of this process, before it took its worker's
 
 
 class LineHandler(logging.Handler):
@@ -128,6 +129,11 @@ def levels() -> dict[str, int]:
 
 
 def take_levels(wanted: Mapping[str, int]) -> None:
-    """What the worker would not write need not be sent."""
+    """What the worker would not write need not be sent. Levels that it has no more are again what
+    they were here."""
+    for name in _own_levels.keys() - wanted.keys():
+        logging.getLogger(name or None).setLevel(_own_levels.pop(name))
     for name, level in wanted.items():
-        logging.getLogger(name or None).setLevel(level)
+        logger = logging.getLogger(name or None)
+        _own_levels.setdefault(name, logger.level)
+        logger.setLevel(level)
