@@ -5,12 +5,24 @@ import time
 
 from holdfast import current, durable
 
-__all__ = ["hold", "noop", "stamp"]
+__all__ = ["hold", "mixed", "noop", "stamp", "wait_and_compute"]
 
 
 @durable(name="bench:noop")
 async def noop() -> None:
     pass
+
+
+async def wait_and_compute() -> None:
+    await asyncio.sleep(0.05)
+    until = time.perf_counter() + 0.0005
+    while time.perf_counter() < until:
+        pass
+
+
+@durable(name="bench:mixed")
+async def mixed() -> None:
+    await wait_and_compute()
 
 
 @durable(name="bench:stamp")

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -21,14 +22,15 @@ import uvloop
 from tests.servers import Postgres, fresh_database
 
 from bench import floor_postgres, floor_sqlite
-from bench.functions import hold, noop, stamp
+from bench.functions import hold, mixed, noop, stamp, wait_and_compute
 from bench.measure import Ratio, line, report
 from bench.served import Account
 from holdfast import Holdfast, TaskHandle
-from holdfast.function import Call
+from holdfast.function import Call, Function
 
 TASKS = 100_000
 ROUNDS = 5  # of drains: a shared machine changes its pace within minutes
+MIXED = 5000
 SLOTS = 200
 Fresh = Callable[[], Awaitable[str]]
 
@@ -74,16 +76,21 @@ async def fill(app: Holdfast, calls: list[Call[None]]) -> TaskHandle[None]:
 
 
 async def drained(
-    fresh: Fresh, tasks: int, processes: int = 1, seconds: float | None = None
+    fresh: Fresh,
+    tasks: int,
+    processes: int = 1,
+    seconds: float | None = None,
+    what: Function[[], Any, None] = noop,
+    slots: int = SLOTS,
 ) -> list[Account]:
-    """No-op tasks through worker processes: all of them, or as many as go in so many seconds."""
+    """Tasks through worker processes: all of them, or as many as go in so many seconds."""
     url = await fresh()
     async with producer(url) as app:
-        last = await fill(app, [noop.options(queue="bench").call()] * tasks)
+        last = await fill(app, [what.options(queue="bench").call()] * tasks)
         if url.startswith("postgres"):
             await _execute(url, "vacuum analyze holdfast.ready", "checkpoint")
         await app.pause_queue("bench")  # until all of them are there: to start takes as long
-        workers = [await asyncio.to_thread(Process, url, SLOTS) for _ in range(processes)]
+        workers = [await asyncio.to_thread(Process, url, slots) for _ in range(processes)]
         await app.resume_queue("bench")
         if seconds:
             await asyncio.sleep(seconds)
@@ -126,6 +133,28 @@ async def backlog(name: str, fresh: Fresh) -> list[Ratio]:
     return [_median(f"{name}: 500,000 waiting to few", pairs, least=0.9)]
 
 
+async def occupation(name: str, fresh: Fresh) -> list[Ratio]:
+    """Functions that wait and then compute: against as many at a time without any store."""
+    pairs = [
+        (rate(await drained(fresh, MIXED, what=mixed, slots=100)), await abreast(MIXED, 100))
+        for _ in range(2)
+    ]
+    return [_median(f"{name}: functions that wait and compute, to asyncio", pairs, least=0.8)]
+
+
+async def abreast(count: int, slots: int) -> float:
+    """How many a second."""
+    numbers = iter(range(count))
+
+    async def slot() -> None:
+        for _ in numbers:
+            await wait_and_compute()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(slot() for _ in range(slots)))
+    return count / (time.perf_counter() - began)
+
+
 async def latency(name: str, fresh: Fresh, most: float) -> list[Ratio]:
     """From before the dispatch to the first line of the handler, in another process."""
     url = await fresh()
@@ -155,8 +184,17 @@ def _p99(seen: list[float]) -> float:
 
 async def idleness(name: str, fresh: Fresh, seconds: float = 30) -> list[Ratio]:
     url = await fresh()
-    if url.startswith("postgres"):  # whose transactions would be counted too
-        await _execute(url, "alter system set autovacuum = off", "select pg_reload_conf()")
+    if not url.startswith("postgres"):
+        return await _idle(name, url, seconds)
+    # Its transactions would be counted too.
+    await _execute(url, "alter system set autovacuum = off", "select pg_reload_conf()")
+    try:
+        return await _idle(name, url, seconds)
+    finally:
+        await _execute(url, "alter system reset autovacuum", "select pg_reload_conf()")
+
+
+async def _idle(name: str, url: str, seconds: float) -> list[Ratio]:
     worker = await asyncio.to_thread(Process, url, 10)
     await asyncio.sleep(15)  # until it rests as long as it may
     cpu, asked = _cpu_of(worker.pid), await _transactions(url)
@@ -169,7 +207,6 @@ async def idleness(name: str, fresh: Fresh, seconds: float = 30) -> list[Ratio]:
         _within(f"{name}: idle worker, memory", account.memory / 1e6, 60, " MB"),
     ]
     if url.startswith("postgres"):
-        await _execute(url, "alter system reset autovacuum", "select pg_reload_conf()")
         found.append(_within(f"{name}: idle worker, queries", questions, 1.0, "/s"))
     return found
 
@@ -275,6 +312,7 @@ async def on_postgres(url: str, still: str) -> list[Ratio]:
     return [
         *said(await throughput(name, fresh, floor, 0.6)),
         *said(await backlog(name, fresh)),
+        *said(await occupation(name, fresh)),
         *said(await latency(name, fresh, 3.5)),
         *said(await recovery(name, fresh)),
         *said(await idleness(name, untouched)),
@@ -299,6 +337,7 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
     return [
         *said(await throughput(name, named(""), floor, 0.4)),
         *said(await backlog(name, named(""))),
+        *said(await occupation(name, named(""))),
         *said(await latency("SQLite (NORMAL)", named("?synchronous=normal"), 2.0)),
         *said(await recovery(name, named(""))),
         *said(await idleness(name, named(""))),

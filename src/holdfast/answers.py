@@ -212,7 +212,7 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
     """What has come for a durable function: signals not yet consumed, oldest first, and how those
-    of its children ended that have. All that the wakes tell of is among it."""
+    of its children ended that have. All ends that the wakes tell of are among them."""
 
     wakes: list[int]
     signals: list[Signal]

@@ -1,6 +1,8 @@
 """Very many children, and very large ones."""
 
+import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,57 @@ async def test_children_too_large_for_one_call_fail_clearly_and_go_in_parts(
             await (await bench.app.dispatch(all_of, None)).result(timeout=60)
         assert number_of(bench, "measure") == 0
         assert await (await bench.app.dispatch(all_of, 4)).result(timeout=60) == 10_000
+
+
+async def test_failures_of_very_many_children_are_recorded_in_parts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_LARGEST_BATCH", 50_000)
+
+    @bench.app.durable(name="fail", retry_policy=ONCE)
+    async def fail(i: int) -> int:
+        raise ValueError("\u20ac" * 3000)
+
+    @bench.app.durable(name="all")
+    async def all_of() -> int:
+        return len(await fail.map(range(30), return_exceptions=True))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(all_of)
+        assert await task.result(timeout=60) == 30
+    steps = (await (await bench.store()).journal(task.id)).steps
+    assert max(len(step.value or b"") for step in steps) < 50_000
+
+
+async def test_what_many_branches_ask_for_is_asked_in_one_statement(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long they take of their own to come to it."""
+    store = await bench.store()
+    record, asked = store.record, list[int]()
+
+    async def watched(*args: Any, children: Any = (), **more: Any) -> Any:
+        asked.extend([len(children)] if children else [])
+        return await record(*args, children=children, **more)
+
+    monkeypatch.setattr(store, "record", watched)
+
+    @bench.app.durable(name="double")
+    async def double(i: int) -> int:
+        return 2 * i
+
+    async def branch(i: int) -> int:
+        for _ in range(20 * i):
+            await asyncio.sleep(0)
+        return await double(i)
+
+    @bench.app.durable(name="all")
+    async def all_of() -> int:
+        return sum(await asyncio.gather(*(branch(i) for i in range(10))))
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(all_of)).result(timeout=60) == 90
+    assert asked == [10]
 
 
 async def test_very_many_children_are_looked_at_together_and_recorded_in_parts(

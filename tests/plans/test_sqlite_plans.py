@@ -60,7 +60,7 @@ def test_keys_are_read_in_the_order_of_their_nudges_and_no_further(
 
 def test_signals_that_were_consumed_are_not_read_again(database: apsw.Connection) -> None:
     assert plan(database, "news.signals") == [
-        "SEARCH s USING INDEX signal_of (id=? AND consumed=? AND name=?)"
+        "SEARCH s USING COVERING INDEX signal_of (id=? AND consumed=? AND name=?)"
     ]
 
 

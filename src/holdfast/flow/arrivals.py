@@ -47,6 +47,7 @@ class Arrivals:
         self._since = loop.time()
         self._pause = _FIRST_LOOK
         self._next_look = 0.0
+        self._is_told = True  # the last look was answered
 
     def begin(self) -> None:
         """More is waited for: it may come soon."""
@@ -176,7 +177,9 @@ class Arrivals:
             await self._look()
             return None
         due_at = min((ask.due for ask in self._open.values() if ask.due is not None), default=inf)
-        leave_at = self._leave_at(due_at, outside or not only_us)
+        # What came before it was asked for wakes nobody any more: it leaves after a look at it.
+        knows = self._is_told or not outside
+        leave_at = self._leave_at(due_at, outside or not only_us) if knows else inf
         if now >= leave_at:
             return await self._leave(due_at)
         soonest = min(look_at, due_at, leave_at)
@@ -194,8 +197,10 @@ class Arrivals:
         return leave_at
 
     async def _leave(self, due_at: float) -> Waiting | None:
+        """Where this look is not answered, the wakes that are forgotten are those of the last."""
+        looked_at = set(self._open)
         await self._look()
-        if self.has_come():
+        if self.has_come() or self._open.keys() - looked_at:
             return None
         asks = list(self._open.values())
         if any(not ask.is_own for ask in asks):
@@ -224,10 +229,12 @@ class Arrivals:
             news = None
         self._pause = min(self._pause * 1.5, _LONGEST_PAUSE)
         self._next_look = self._loop.time() + self._pause
+        self._is_told = news is not None
         if news:
             self.seen = news.wakes
             self.told |= news.endings
-            self._signals = [one for one in news.signals if one.id not in self._used]
+            others = [one for one in self._signals if one.name not in names]
+            self._signals = others + [one for one in news.signals if one.id not in self._used]
 
 
 def _one_of(ask: Ask, end: Ending) -> One:

@@ -20,6 +20,7 @@ __all__ = ["Claiming", "Found"]
 logger = logging.getLogger("holdfast.worker")
 _MOST = 10_000  # in one claim
 _MOST_BYTES = 64 << 20  # of payloads in one claim, if they are as large as those of the last
+_FIRST = 64  # of which nobody knows how large they are
 _ALL_LANES = 500  # up to so many lanes are looked at by each claim
 _SOON = (0.5, 2.0)  # seconds after which a claim whose answer was lost is asked for once more
 _MOST_ASTRAY = 64  # the oldest: those sent while the store was away for long never arrived
@@ -83,7 +84,8 @@ class Claiming:
         self._free: list[int] = []  # lanes without a limit
         self.limited: frozenset[Lane] = frozenset()
         self.free: frozenset[Lane] = frozenset()
-        self._most = _MOST  # that one answer can hold
+        self._most = _MOST  # that one answer can hold, after those that could not
+        self._fit = _FIRST  # that it can hold of such as the last were
         self._after: int | None = None
         self._turn = itertools.count(1)
         self._served: dict[str, int] = {}
@@ -112,7 +114,7 @@ class Claiming:
         return found
 
     async def _ask(self, lanes: list[int], want: int) -> Found:
-        want, sent = min(want, self._most), self._holding.now()
+        want, sent = min(want, self._most, self._fit), self._holding.now()
         answer = await self._answer(lanes, want, sent)
         self._holding.add((task.lease for task in answer.tasks), sent)
         self._weigh(answer.tasks)
@@ -146,7 +148,10 @@ class Claiming:
         except StoreUnreachable as error:
             # It may have been granted all the same: what nobody knows of would lapse.
             astray = Astray(grant, sent, self._ask_again)
-            if tasks := await self._found(astray):
+            tasks = await self._found(astray)
+            if tasks is not None:  # it is there: maybe all of it took longer than one waits
+                self._halve(want)
+            if tasks:
                 return ClaimAnswer(
                     grant=grant,
                     tasks=tasks,
@@ -158,15 +163,17 @@ class Claiming:
             self._remember(astray)
             raise error
         except StoreError:
-            self._most = max(1, want // 2)  # maybe all of it was more than one answer can hold
+            self._halve(want)  # maybe all of it was more than one answer can hold
             raise
+
+    def _halve(self, want: int) -> None:
+        self._most = max(1, want // 2)
 
     def _weigh(self, tasks: Sequence[Claimed]) -> None:
         """After a refusal a little more each time."""
-        fit = self._most + self._most // 8 + 1
+        self._most = min(self._most + self._most // 8 + 1, _MOST)
         if weight := sum([len(task.payload) for task in tasks]):
-            fit = min(fit, _MOST_BYTES * len(tasks) // weight)
-        self._most = max(1, min(fit, _MOST))
+            self._fit = max(1, _MOST_BYTES * len(tasks) // weight)
 
     # ── claims whose answer was lost ─────────────────────────────────────────────────────────
 

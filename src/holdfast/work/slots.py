@@ -84,6 +84,7 @@ class Slots:
         self._longest = _TURN_OF_ONE_WRITER if store.one_writer else _TURN
         self._turn = 0  # when the slots' turn of the event loop began
         self._turn_is_over = False
+        self._moves = 0  # attempts that began, and that ended
         self._slots: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._context = copy_context()
@@ -237,19 +238,21 @@ class Slots:
             attempt.task = me
             if not self._waking:
                 self.fill()
-            token = running.set(attempt.context)
+            token, moves = running.set(attempt.context), self._moves
             settlement = await attempt.run()
             running.reset(token)
+            waited = self._moves != moves
             now = self.holding.now()
             self._end(attempt, settlement, now)
             attempt.let_go()
             if attempt.why is not None or me.cancelling() or copy_context() != clean:
                 break  # it was cancelled, or left something behind: a fresh one goes on
             if now - self._turn > self._longest:
-                if self._turn_is_over:
-                    break  # whoever had the rest of it goes on with the next
-                await self._let_others()
-                now = self.holding.now()
+                if not self._turn_is_over:
+                    await self._let_others()
+                    now = self.holding.now()
+                elif not waited:  # else it goes on: slots that come free together fill together
+                    break  # whoever had the rest of the turn goes on with the next
         self.fill()
 
     async def _let_others(self) -> None:
@@ -276,6 +279,7 @@ class Slots:
             outcome = Cancelled() if claimed.cancel_requested else Expired()
             self._settling.add(Ended(claimed, attempt.settle(outcome), 0.0))
             return None
+        self._moves += 1
         self._running.add(attempt)
         self._ahead.begin(attempt)
         if limited and (end := first_end(left, timeout)):
@@ -300,6 +304,7 @@ class Slots:
     def _end(self, attempt: Attempt, settlement: Settlement | None, now: int) -> None:
         if attempt.timer:
             attempt.timer.cancel()
+        self._moves += 1
         self._running.discard(attempt)
         if attempt.claimed.alone:
             self._solitude.left(attempt)

@@ -68,11 +68,16 @@ where s.id = :id
 order by s.position
 
 -- name: news.signals
-select s.seq, s.signal, s.name, s.payload
+select s.seq
 from signal s
 where s.id = :id and s.consumed = 0 and s.name = :name
 order by s.seq
 limit :most
+
+-- name: news.signal
+select s.signal, s.name, s.payload
+from signal s
+where s.seq = :seq
 
 -- name: wakes
 select w.seq

@@ -219,12 +219,13 @@ def news(
 ) -> list[tuple[Any, ...]]:
     """What has come for a function that is in somebody's memory, as of one moment."""
     wakes = [seq for (seq,) in s.rows("wakes", id=id)]
-    signals = sorted(s.each("news.signals", id=id.bytes, name=names, most=most))[:most]
+    found = sorted(s.each("news.signals", id=id.bytes, name=names, most=most))
+    signals = s.each("news.signal", seq=[seq for (seq,) in found[:most]])
     ended = sorted(s.each("news.ending", id=bytes_of(children)), key=lambda row: row[6])
     return [
         (
             wakes,
-            *([row[n] for row in signals] for n in range(1, 4)),
+            *([row[n] for row in signals] for n in range(3)),
             *([row[n] for row in ended] for n in range(6)),
         )
     ]
