@@ -139,7 +139,7 @@ async def occupation(name: str, fresh: Fresh) -> list[Ratio]:
         (rate(await drained(fresh, MIXED, what=mixed, slots=100)), await abreast(MIXED, 100))
         for _ in range(2)
     ]
-    return [_median(f"{name}: functions that wait and compute, to asyncio", pairs, least=0.8)]
+    return [_median(f"{name}: functions that wait and compute, to asyncio", pairs, least=0.7)]
 
 
 async def abreast(count: int, slots: int) -> float:
