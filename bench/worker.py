@@ -186,7 +186,7 @@ async def idleness(name: str, fresh: Fresh, seconds: float = 30) -> list[Ratio]:
     url = await fresh()
     if not url.startswith("postgres"):
         return await _idle(name, url, seconds)
-    # Its transactions would be counted too.
+    # Autovacuum's transactions would be counted too.
     await _execute(url, "alter system set autovacuum = off", "select pg_reload_conf()")
     try:
         return await _idle(name, url, seconds)

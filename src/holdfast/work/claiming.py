@@ -172,7 +172,8 @@ class Claiming:
     def _weigh(self, tasks: Sequence[Claimed]) -> None:
         """After a refusal a little more each time."""
         self._most = min(self._most + self._most // 8 + 1, _MOST)
-        if weight := sum([len(task.payload) for task in tasks]):
+        if tasks:
+            weight = sum([len(task.payload) for task in tasks]) or 1
             self._fit = max(1, _MOST_BYTES * len(tasks) // weight)
 
     # ── claims whose answer was lost ─────────────────────────────────────────────────────────
