@@ -371,8 +371,12 @@ declare
   shut int[] := '{}';                      -- gates that are full, or held by another claim
   struck int[] := '{}';                    -- lanes that others hold all of, down to upto
   full_gates int[];
+  due timestamptz;                         -- the next of those that wait for their time
   pools int[];
+  seen int;
+  head tid;
   got record;
+  told record;
 begin
   is_full := false;
   -- Claims pass each other; a new limit waits for those under way, and counts what they took.
@@ -383,12 +387,80 @@ begin
   end if;
 
   stamp := holdfast.clock();               -- a variable can be looked up in an index, a volatile function not
-  if exists (select from holdfast.later l where l.run_at <= stamp) then
+  select min(l.run_at) into due from holdfast.later l;
+  if due <= stamp then
     perform holdfast.promote(greatest(p_want, 100));
+    select min(l.run_at) into due from holdfast.later l;
   end if;
   if exists (select from holdfast.nudge) then
     pools := array(select distinct l.pool from holdfast.lane l where l.id = any (p_lanes));
     perform holdfast.admit(greatest(p_want, 100), pools);
+  end if;
+
+  -- One by itself, in a lane without limits, or nobody: what a worker that has time finds. It takes a
+  -- fraction of what many cost. Whatever else there is, or holds it, goes the general way.
+  if p_want > 1 and memory is null and not many then
+    select count(*)::int, min(h.ctid) into seen, head
+    from (
+      select r.ctid
+      from unnest(p_lanes) as u (lane)
+      cross join lateral (
+        select q.ctid
+        from holdfast.ready q
+        where q.lane = u.lane
+        order by q.np, q.seq
+        limit 2
+      ) r
+      limit 2
+    ) h;
+    is_whole := seen = 0;
+    if seen = 1 then
+      with taken as (
+        delete from holdfast.ready r
+        where r.ctid = (select q.ctid from holdfast.ready q where q.ctid = head for update skip locked)
+          and exists (
+            select from holdfast.lane l where l.id = any (array[r.lane]) and not l.paused and l.gates is null
+          )
+        returning r.*
+      )
+      insert into holdfast.lease (
+        id, grant_id, worker, seq, lease_timeout, started_at, lane, fence, np, tries, alone, child, key
+      )
+      select
+        t.id, p_grant, p_worker, t.seq, stamp + make_interval(secs => p_lease), stamp,
+        t.lane, t.fence + 1, t.np, t.tries + 1, t.alone, t.child, t.key
+      from taken t
+      returning * into got;
+      if found then
+        is_whole := true;
+        want := want - 1;
+        durable := durable or got.key is not null;
+        ids := array[got.id];
+        lanes := array[got.lane];
+        nps := array[got.np];
+        seqs := array[got.seq];
+        fences := array[got.fence];
+        tries := array[got.tries];
+        select
+          t.*,
+          t.cancel_requested or got.alone or t.max_tries is not null or t.policy is not null
+            or t.parent is not null or t.expires_at is not null or t.user_id is not null as special
+        into told
+        from holdfast.task t
+        where t.id = got.id;
+        payloads := array[told.payload];
+        if told.special then
+          specials := ids;
+          max_tries := array[told.max_tries];
+          policies := array[told.policy];
+          parents := array[told.parent];
+          cancels := array[told.cancel_requested];
+          lefts := array[extract(epoch from told.expires_at - stamp)::float8];
+          alones := array[got.alone];
+          user_ids := array[told.user_id];
+        end if;
+      end if;
+    end if;
   end if;
 
   while want > 0 loop
@@ -772,17 +844,9 @@ begin
     if contended is null and exists (select from holdfast.nudge n where n.pool = any (pools)) then
       contended := 0;                      -- a key that another claim is letting in just now
     end if;
-    -- greatest() passes nulls by: where nothing is delayed it must not say "at once"
-    select least(
-      next_due,
-      case
-        when min(l.run_at) is not null
-        then greatest(extract(epoch from min(l.run_at) - holdfast.clock())::float8, 0)
-      end
-    )
-    into next_due
-    from holdfast.later l
-    where l.run_at < 'infinity';
+    if due < 'infinity' then
+      next_due := least(next_due, greatest(extract(epoch from due - holdfast.clock())::float8, 0));
+    end if;
   end if;
   select c.moved into lane_change from holdfast.lane_change c;
 
