@@ -45,7 +45,9 @@ select
 from lane l
 
 -- name: claim.heads
-select l.id, l.gates, r.np, r.seq
+select
+  l.id, l.gates, r.np, r.seq,
+  exists (select 1 from ready m where m.lane = l.id and (m.np, m.seq) > (r.np, r.seq))
 from json_each(:lanes) a
 cross join lane l on l.id = a.value
 cross join ready r on r.lane = l.id
@@ -143,10 +145,12 @@ values (:gate, :n)
 
 -- Seconds until something is due, whether keys were nudged, and how often lanes have changed.
 -- name: claim.around
+-- Leases are few: to read them all takes less than to keep an index.
 select
   (select max(min(l.run_at) - :now, 0) / 1e6 from later l where l.run_at < 9223372036854775807),
   exists (select 1 from nudge),
-  (select c.moved from lane_change c)
+  (select c.moved from lane_change c),
+  exists (select 1 from lease l where l.grant_id = :grant and l.worker = :worker)
 
 -- name: claim.held
 select
@@ -156,7 +160,7 @@ from lease l
 cross join task t on t.id = l.id
 where l.grant_id = :grant and l.worker = :worker
 
--- The same, as a claim answers. Leases are few: to read them all takes less than to keep an index.
+-- The same, as a claim answers.
 -- name: claim.again
 select
   l.id, l.lane, l.np, l.seq, l.fence, l.tries, t.payload,

@@ -21,7 +21,8 @@ class _Head(NamedTuple):
     gates: str | None
     np: int
     seq: int
-    share: float
+    followed: bool  # by others of its lane
+    share: float = 1.0
 
 
 class _Prefix(NamedTuple):
@@ -48,11 +49,18 @@ def claim(
 ) -> list[tuple[Any, ...]]:
     """One row, by columns. There is one writer: nothing is contended and every commit durable."""
     del wait_gate, durable, memory
-    if held := s.rows("claim.again", worker=worker, grant=grant):
-        columns = [list(column) for column in zip(*held, strict=True)]
-        return [(*_answer(s, columns), None, False, None, s.value("lane_change"), None)]
-    next_due, nudged, lane_change = _bring_in(s, lanes, max(want, 100))
-    holder = {"worker": worker, "grant": grant.bytes, "lease": micros(lease)}
+    holder = {"worker": worker, "grant": grant.bytes}
+    next_due, nudged, lane_change, held = s.rows("claim.around", **holder)[0]
+    if held:  # this very claim, whose answer was lost
+        rows = s.rows("claim.again", **holder)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return [(*_answer(s, columns), None, False, None, lane_change, None)]
+    if next_due == 0:
+        promote(s, batch=max(want, 100))
+        next_due, nudged, lane_change, _ = s.rows("claim.around", **holder)[0]
+    if nudged:  # keys that have room let their heads in
+        admit(s, lanes, max(want, 100))
+    holder["lease"] = micros(lease)
     turn_of = dict(zip(lanes, [*(turns or ()), *repeat(0, len(lanes))], strict=False))
     taken: list[list[Any]] = [[] for _ in range(8)]
     full, opens = False, []
@@ -101,47 +109,30 @@ def renew(
     return [(id, bool(cancel)) for id, cancel in rows]
 
 
-def _bring_in(s: Session, lanes: list[int], batch: int) -> tuple[Any, ...]:
-    """What is due goes into its lane; keys that have room let their heads in. Answers when the next
-    one is due, whether keys were nudged, and how often lanes have changed."""
-    around = s.rows("claim.around")[0]
-    if around[0] == 0:
-        promote(s, batch=batch)
-        around = s.rows("claim.around")[0]
-    if around[1]:
-        admit(s, lanes, batch)
-    return around
+def _look(s: Session, lanes: list[int]) -> dict[int, _Head]:
+    """The head of each lane that holds something. One writer: they stay as they are."""
+    return {row[0]: _Head(*row) for row in s.rows("claim.heads", lanes=lanes)}
 
 
-def _look(s: Session, lanes: list[int]) -> dict[int, tuple[str | None, int, int]]:
-    """Gates and head of each lane that holds something. One writer: they stay as they are."""
-    found = s.rows("claim.heads", lanes=lanes)
-    return {lane: (gates, np, seq) for lane, gates, np, seq in found}
-
-
-def _best(
-    places: dict[int, tuple[str | None, int, int]], turn_of: dict[int, int]
-) -> tuple[list[_Head], int]:
+def _best(places: dict[int, _Head], turn_of: dict[int, int]) -> tuple[list[_Head], int]:
     """The lanes whose head has the best priority, and how far down this round may go.
 
     Alone at the top, a lane may give all that is at least as urgent as the best head elsewhere.
     """
-    best = min(np for _, np, _ in places.values())
+    best = min(head.np for head in places.values())
     top = sorted(
-        (turn_of[lane] or 0, seq, lane, gates)
-        for lane, (gates, np, seq) in places.items()
-        if np == best
+        (turn_of[head.lane] or 0, head.seq, head) for head in places.values() if head.np == best
     )
     alike: dict[int, int] = {}
     for turn, *_ in top:
         alike[turn] = alike.get(turn, 0) + 1
     chosen = [
-        _Head(lane, gates, best, seq, 1.0 if gates else 1.0 / (alike[turn] * len(alike)))
-        for turn, seq, lane, gates in top
+        head if head.gates else head._replace(share=1.0 / (alike[turn] * len(alike)))
+        for turn, _, head in top
     ]
     if len(chosen) > 1:
         return chosen, best
-    return chosen, min((np for _, np, _ in places.values() if np > best), default=_LEAST_URGENT)
+    return chosen, min((h.np for h in places.values() if h.np > best), default=_LEAST_URGENT)
 
 
 def _neighbours(chosen: Sequence[_Head]) -> Iterator[tuple[str | None, list[_Head]]]:
@@ -172,7 +163,9 @@ def _prefixes(s: Session, heads: Sequence[_Head], upto: int, room: int) -> list[
         if size == 0:
             break
         np, seq = head.np, head.seq
-        if size > 1:
+        if not head.followed:
+            size = 1
+        elif size > 1:
             last = s.row("claim.last", lane=head.lane, upto=upto, skip=size - 1)
             np, seq = last or (upto, FOREVER)
             if last is None:
