@@ -37,6 +37,16 @@ async def test_tasks_that_another_claim_is_taking_are_contended(store, keeper):
     assert ids_of(await claim(store)) == ids
 
 
+async def test_the_only_task_which_another_claim_is_taking_is_not_waited_for(store, keeper):
+    id = await put_one(store)
+    async with keeper.transaction(keep=True) as conn:
+        await _hold(conn, keeper, "ready")
+        async with asyncio.timeout(10):
+            answer = await ask(store)
+        assert (answer.tasks, answer.full, answer.contended) == ([], False, 0)
+    assert ids_of(await claim(store)) == [id]
+
+
 async def test_a_gate_that_another_claim_holds_does_not_hold_up_other_lanes(store, keeper):
     await put(store, 3, priority=9)
     free = await put_one(store, "job:free")

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from holdfast.answers import Step, Taking
-from holdfast.errors import LeaseLost
+from holdfast.errors import JournalConflict, LeaseLost
 from holdfast.ids import new_grant
 from holdfast.tasks.limits import Limit
+from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Lease
 from tests.contract.acts import (
     DONE,
@@ -98,6 +99,36 @@ async def test_a_stale_parent_takes_nothing(store):
     with pytest.raises(LookupError):
         await store.get(child.id)
     assert len(await store.leases()) == 1
+
+
+async def test_where_something_else_stands_no_child_is_made(store):
+    lease = await parent_of(store)
+    first, second = (draft(parent=lease.task) for _ in range(2))
+    await store.record(lease, [ASK], children=[first], taking=taking())
+    other = Step(position=0, kind="ask.child", name="other", value=b"{}")
+    with pytest.raises(JournalConflict):
+        await store.record(lease, [other], children=[second], taking=taking())
+    with pytest.raises(LookupError):
+        await store.get(second.id)
+    assert len(await store.leases()) == 2
+
+
+async def test_what_was_taken_has_the_wishes_of_its_draft(store):
+    lease, offer = await parent_of(store), taking()
+    policy = RetryPolicy(max_attempts=7, initial_delay=2.0)
+    child = draft(parent=lease.task, priority=5, retry=policy, user_id="u7", payload=b"[7]")
+    await store.record(lease, [ASK], children=[child], taking=offer)
+    (found,) = await store.claimed(worker=WORKER, grant=offer.grant)
+    assert (found.priority, found.max_tries, found.retry) == (5, 7, policy)
+    assert (found.user_id, found.payload, found.lane) == ("u7", b"[7]", child.lane)
+    assert (await store.get(child.id)).parent == lease.task
+
+
+async def test_a_child_of_somebody_else_is_made_as_it_was_asked_for(store):
+    stranger, lease = await put_one(store), await parent_of(store)
+    child = draft(parent=stranger)
+    await store.record(lease, [ASK], children=[child], taking=taking())
+    assert (await store.get(child.id)).parent == stranger
 
 
 async def test_what_was_taken_and_lost_is_recovered(store):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.answers import Renewed, Step
+from holdfast.answers import Renewed, Step, Taking
 from holdfast.errors import LeaseLost
 from holdfast.ids import new_grant, new_id
 from holdfast.records import LogLine
@@ -225,6 +225,15 @@ async def record_one(store: SqlStore, lease: Lease) -> str:
     return "record"
 
 
+async def record_and_take(store: SqlStore, lease: Lease) -> str:
+    """One child that is taken at once goes another way, too."""
+    child = draft("job:parent", parent=lease.task)
+    taking = Taking(worker=WORKER, grant=new_grant(), lease=MINUTE, most=1)
+    with pytest.raises(LeaseLost, match="record"):
+        await store.record(lease, [Step(position=8, name="late")], children=[child], taking=taking)
+    return "record"
+
+
 async def record_again(store: SqlStore, lease: Lease) -> str:
     with pytest.raises(LeaseLost, match="record"):
         await store.record(lease, [Step(position=1, name="first", value=b"1")])
@@ -244,6 +253,7 @@ TRIES: list[Attempt] = [
     log,
     record,
     record_one,
+    record_and_take,
     record_again,
     claimed,
 ]

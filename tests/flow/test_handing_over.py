@@ -10,10 +10,10 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnreachable
+from holdfast.flow import pump
+from holdfast.flow.arrivals import Arrivals
 from holdfast.work import adoption
-from holdfast.work.attempt import Attempt
 from holdfast.work.looking import Looking
-from holdfast.work.slots import Slots
 from tests.work.bench import Bench, until
 
 STAYS = 99
@@ -180,30 +180,25 @@ async def test_a_function_that_leaves_a_child_behind_leaves_none_astray(
     assert await ends(bench, family) == [["cancelled"]]
 
 
-async def test_a_step_that_is_given_up_while_a_child_starts_here_does_not_begin(
+async def test_a_step_that_is_given_up_while_a_child_is_written_does_not_begin(
     bench: Bench, family: Family
 ) -> None:
-    started, done = asyncio.Event(), list[str]()
+    done = list[str]()
 
     async def pay() -> None:
         done.append("paid")
 
-    @bench.app.durable(name="first")
-    async def first() -> None:
-        started.set()
-
     async def call() -> None:
-        await first()
+        await family.child(-1)
 
     @bench.app.durable(name="both")
     async def both() -> None:
-        await family.until_idle(first)
-        family.slow.waits = False
-        started.clear()
+        await family.until_idle()
         paying = asyncio.create_task(Holdfast.step("pay", pay))
         calling = asyncio.create_task(call())
-        await started.wait()
+        await family.slow.written.wait()
         paying.cancel()
+        family.slow.answer.set()
         await calling
         await asyncio.gather(paying, return_exceptions=True)
 
@@ -213,31 +208,25 @@ async def test_a_step_that_is_given_up_while_a_child_starts_here_does_not_begin(
     assert done == []
 
 
-async def test_the_end_of_a_child_is_under_way_before_its_parent_gets_ready_to_wait(
-    bench: Bench, family: Family, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("slots", [1, 5])
+async def test_a_parent_whose_child_ends_at_once_does_not_get_ready_to_wait(
+    bench: Bench, family: Family, monkeypatch: pytest.MonkeyPatch, slots: int
 ) -> None:
-    seen: list[str] = []
-    rest, settle = Slots.rest, family.slow.settle
+    waited: list[str] = []
+    wait = Arrivals.wait
 
-    def rests(slots: Slots, attempt: Attempt) -> None:
-        seen.append("parent rests")
-        rest(slots, attempt)
+    async def waits(*args: Any, **options: Any) -> Any:
+        waited.append("waits")
+        return await wait(*args, **options)
 
-    async def settles(*args: Any, **options: Any) -> Any:
-        seen.append("child settles")
-        return await settle(*args, **options)
-
-    monkeypatch.setattr(Slots, "rest", rests)
-    monkeypatch.setattr(family.slow, "settle", settles, raising=False)
-
-    @bench.app.durable(name="waits")
-    async def waits() -> list[str]:
+    @bench.app.durable(name="lingers")
+    async def lingers() -> list[str]:
         await family.until_idle()
         family.slow.waits = False
-        seen.clear()
+        monkeypatch.setattr(pump, "_MOMENT", 60)
+        monkeypatch.setattr(Arrivals, "wait", waits)
         await family.child(-1)
-        return seen
+        return waited
 
-    async with bench.worker():
-        task = await bench.app.dispatch(waits)
-        assert await task.result(timeout=60) == ["child settles", "parent rests"]
+    async with bench.worker(max_concurrency=slots):
+        assert await (await bench.app.dispatch(lingers)).result(timeout=30) == []

@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.answers import Step
+from holdfast.answers import Step, Taking
 from holdfast.errors import StoreUnreachable
 from holdfast.ids import new_grant, new_id
 from holdfast.stores.postgres.driver import PostgresDriver
@@ -90,10 +90,17 @@ def _no_children(answer: Any, scene: Scene) -> bool:
     return answer.children == [] and not answer.leased
 
 
-def _record_a_child(store: SqlStore, scene: Scene) -> Awaitable[Any]:
+def _record_a_child(store: SqlStore, scene: Scene, taking: Taking | None = None) -> Awaitable[Any]:
     if scene.child is None:
         scene.child = Draft(id=new_id(), type="child", parent=scene.held.task)
-    return store.record(scene.held, [Step(position=1, name="one")], children=[scene.child])
+    steps = [Step(position=1, name="one")]
+    return store.record(scene.held, steps, children=[scene.child], taking=taking)
+
+
+def _record_and_take(store: SqlStore, scene: Scene) -> Awaitable[Any]:
+    assert scene.grant is not None
+    taking = Taking(worker=1, grant=scene.grant, lease=MINUTE, most=1)
+    return _record_a_child(store, scene, taking)
 
 
 async def _claim(store: SqlStore, scene: Scene) -> list[Any]:
@@ -140,7 +147,7 @@ CASES = {
         "lease",
     ),
     "settle done": Case(
-        "holdfast.settle(", "held", _settles(DONE), _nothing, {"task": 1, "outcome": 1}, "lease"
+        "holdfast.settle_one(", "held", _settles(DONE), _nothing, {"task": 1, "outcome": 1}, "lease"
     ),
     "settle failed": Case(
         "holdfast.settle(", "held", _settles(FAILED), _nothing, {"task": 1, "outcome": 1}, "lease"
@@ -175,6 +182,14 @@ CASES = {
         _record_a_child,
         lambda answer, s: answer.children == [s.child and s.child.id],
         {"task": 2, "ready": 1, "lease": 1, "step": 1},
+        "step",
+    ),
+    "record a child and take it": Case(
+        "holdfast.record_child(",
+        "held",
+        _record_and_take,
+        lambda answer, s: answer.leased == {s.child and s.child.id},
+        {"task": 2, "lease": 2, "step": 1},
         "step",
     ),
     "begin anew": Case(

@@ -41,9 +41,7 @@ logger = logging.getLogger("holdfast.flow")
 Step = Callable[[Key], Awaitable[Recorded]]
 TIMEOUT = "timeout in"  # how timers of asyncio are named
 _DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
-# Turns of the event loop in which a child that starts here may end, and its end be under way to the
-# store: only then we get ready to wait for it.
-_FIRST = 2
+_MOMENT = 0.002  # seconds in which a child that starts here may end, and its end be written
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
 
 
@@ -259,9 +257,9 @@ class Pump:
         others = [ask for ask in new if ask.kind != "step"]
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
-            if await self._children.record(others, self.loop.time()):
-                for _ in range(_FIRST):
-                    await asyncio.sleep(0)
+            self._stir.clear()
+            if await self._children.record(others, self.loop.time()) and self._arrivals.can_rest():
+                await self._linger()
         elif self._recording.decides:
             await self._recording.flush()
         for ask in steps:
@@ -271,6 +269,16 @@ class Pump:
             ask.running = self.loop.create_task(self._run_step(ask), context=outside())
             self._arrivals.under_way.add(ask.running)
             ask.running.add_done_callback(self._stepped)
+
+    async def _linger(self) -> None:
+        """A child that starts here may end at once: until then we do nothing, and are in nobody's
+        way. On SQLite its end is written by another thread, which needs the interpreter."""
+        self._host.rest()
+        late = self.loop.call_later(_MOMENT, self._stir.set)
+        try:
+            await self._stir.wait()
+        finally:
+            late.cancel()
 
     async def _run_step(self, ask: Ask) -> None:
         assert ask.run

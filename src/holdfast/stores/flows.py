@@ -21,7 +21,7 @@ from holdfast.answers import (
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.driver import Driver, DuplicateTask
-from holdfast.stores.prepared import accepted, columns
+from holdfast.stores.prepared import accepted, alone, columns
 from holdfast.stores.producing import Producing
 from holdfast.stores.sharing import Together
 from holdfast.stores.working import seconds_of
@@ -66,14 +66,16 @@ class Flows(Producing):
             held, conflicts = await self._journaling().ask((lease, steps))
             await self._judge(lease, held, conflicts)
             return _NOTHING
-        asked = columns(children, await self._lanes_of(children, None)) if children else _NOBODY
+        lanes = await self._lanes_of(children, None) if children else []
+        if taking and len(children) == 1 and not (consumed or seen):
+            (child,), (lane,) = children, lanes
+            if await self._record_child(lease, steps, child, lane, taking):
+                return Written(children=[child.id], leased=frozenset({child.id}))
+        asked = columns(children, lanes) if children else _NOBODY
         parameters = {
             "id": lease.task,
             "grant": lease.grant,
-            "positions": [step.position for step in steps],
-            "kinds": [step.kind for step in steps],
-            "names": [step.name for step in steps],
-            "step_values": [step.value for step in steps],
+            **_columns(steps),
             "consumed": list(consumed) or None,
             "seen": list(seen) or None,
             **asked,
@@ -92,6 +94,28 @@ class Flows(Producing):
         *taken, leased = taken
         ids = accepted(self._driver, children, [taken]).all_or_none()
         return Written(children=ids, leased=frozenset(self._uuids(leased or ())))
+
+    async def _record_child(
+        self, lease: Lease, steps: Sequence[Step], child: Draft, lane: int, taking: Taking
+    ) -> bool:
+        """One child that is taken at once: so it goes in a chain of them."""
+        own = alone(child, lane) if child.parent == lease.task else None
+        if own is None:
+            return False
+        try:
+            rows = await self._call(
+                "record_child",
+                id=lease.task,
+                grant=lease.grant,
+                **_columns(steps),
+                **own,
+                worker=taking.worker,
+                taking=taking.grant,
+                lease=seconds_of("lease", taking.lease),
+            )
+        except DuplicateTask:  # asked again while the first was being written: now it is
+            return False
+        return bool(rows[0][0])
 
     async def _judge(self, lease: Lease, held: bool, conflicts: Sequence[int] | None) -> None:
         if not held:
@@ -120,10 +144,7 @@ class Flows(Producing):
             ids=[lease.task for lease, _ in asked],
             grants=[lease.grant for lease, _ in asked],
             step_ids=[task for task, _ in steps],
-            positions=[step.position for _, step in steps],
-            kinds=[step.kind for _, step in steps],
-            names=[step.name for _, step in steps],
-            step_values=[step.value for _, step in steps],
+            **_columns([step for _, step in steps]),
         )
         held = {self._driver.uuid(id): conflicts for id, conflicts in rows}
         return [(lease.task in held, held.get(lease.task)) for lease, _ in asked]
@@ -221,6 +242,15 @@ class Flows(Producing):
             tasks=[id for id, orphaned in found if orphaned],
             last=found[-1][0] if len(found) == batch else None,
         )
+
+
+def _columns(steps: Sequence[Step]) -> dict[str, Any]:
+    return {
+        "positions": [step.position for step in steps],
+        "kinds": [step.kind for step in steps],
+        "names": [step.name for step in steps],
+        "step_values": [step.value for step in steps],
+    }
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterable[tuple[Any, ...]]:

@@ -14,13 +14,15 @@ from holdfast.stores.driver import Driver, DuplicateTask, MisplacedTask, Row
 from holdfast.stores.sharing import Accepted
 from holdfast.tasks.task import Draft
 
-__all__ = ["Prepared", "accepted", "columns", "used_before"]
+__all__ = ["Prepared", "accepted", "alone", "columns", "used_before"]
 
 _WISHES = attrgetter(
     "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "user_id",
     "parent",
 )  # fmt: skip
 _NO_WISHES = (None,) * 9
+_WAITS = attrgetter("delay", "run_at", "expires", "key", "concurrency_key")
+_AT_ONCE = (None,) * 5
 _MOST_BYTES = 256 << 20  # PostgreSQL takes a gigabyte in one statement, and holds it several times
 _Column = list[Any] | None
 _REST = (
@@ -110,6 +112,22 @@ def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
         "concurrency_keys": concurrency_keys,
         "user_ids": user_ids,
         "parents": parents,
+    }
+
+
+def alone(draft: Draft, lane: int) -> dict[str, Any] | None:
+    """The columns of one by itself; None where something else than a slot must be waited for."""
+    if _WAITS(draft) != _AT_ONCE:
+        return None
+    policy = draft.retry
+    return {
+        "child": draft.id,
+        "lane": lane,
+        "np": -draft.priority,
+        "payload": draft.payload,
+        "max_tries": draft.max_tries or (policy and policy.max_attempts),
+        "policy": policy and policy_bytes(policy),
+        "user_id": draft.user_id,
     }
 
 

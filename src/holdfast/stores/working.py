@@ -23,6 +23,7 @@ from holdfast.tasks.task import Claimed, Lease, plain
 __all__ = ["Working", "seconds_of"]
 
 MOST_CLAIMED = 10_000
+_DONE = Verdict.DONE  # to look a member up takes longer than to compare it
 _MOST_ROOTS = 10_000  # that are remembered
 _WHOLE = (
     ("slots", 1, 1_000_000),
@@ -287,6 +288,12 @@ class Working(Base):
         lapsed_only: bool = False,
     ) -> tuple[dict[UUID, str] | None, list[UUID]]:
         """What became of the accepted ones (None: all done), and the parents to wake."""
+        if not lapsed_only and len(settlements) == 1 and settlements[0][1].verdict is _DONE:
+            ((lease, settlement),) = settlements
+            one = {"id": lease.task, "grant": lease.grant, "result": settlement.result}
+            held, parent = await self._end("settle_one", [lease.task], one)
+            if held:
+                return None, [] if parent is None else [self._driver.uuid(parent)]
         ask = asked(settlements, by, default_tries, lapsed_only)
         if Verdict.SNOOZED in (ask["verdicts"] or ()) and (anew := begun_anew(settlements)):
             return await self._settle_anew(settlements, anew, default_tries)

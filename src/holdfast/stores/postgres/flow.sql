@@ -6,6 +6,12 @@ from holdfast.record(
   :fingerprints, :lifetimes, :concurrency_keys, :user_ids, :parents, :worker, :taking, :lease, :most
 )
 
+-- name: record_child
+select holdfast.record_child(
+  :id, :grant, :positions, :kinds, :names, :step_values, :child, :lane, :np, :payload, :max_tries, :policy, :user_id,
+  :worker, :taking, :lease
+)
+
 -- name: record_step
 select holdfast.record_step(:id, :grant, :position, :kind, :name, :step_value)
 

@@ -92,6 +92,10 @@ from holdfast.settle(
   :lapsed_only::boolean, :default_tries::int
 )
 
+-- name: settle_one
+select held, parent
+from holdfast.settle_one(:id, :grant, :result)
+
 -- name: settled
 select holdfast.settled(:ids, :grants)
 

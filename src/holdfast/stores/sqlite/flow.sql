@@ -20,6 +20,15 @@ from lease l
 where l.id = :id and l.grant_id = :grant
 on conflict do nothing
 
+-- The fence of a lease that holds, where nothing stands there and nothing limits the child's lane.
+-- name: record_child.guard
+select l.fence
+from lease l
+where l.id = :id
+  and l.grant_id = :grant
+  and not exists (select 1 from step s where s.id = :id and s.position between :first and :last)
+  and exists (select 1 from lane a where a.id = :lane and a.gates is null and not a.paused)
+
 -- name: signal.consume
 update signal
 set consumed = 1

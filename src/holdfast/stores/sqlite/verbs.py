@@ -103,11 +103,13 @@ VERBS: dict[str, Verb] = {
     "repair_leases": _procedure(settle.repair_leases),
     "renew": _procedure(claim.renew),
     "settle": _procedure(settle.settle),
+    "settle_one": _procedure(settle.settle_one),
     "settled": _procedure(settle.settled, writes=False),
     "refuse": _procedure(settle.refuse),
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
+    "record_child": _procedure(flow.record_child),
     "record_step": _procedure(flow.record_step),
     "record_steps": _procedure(flow.record_steps),
     "restart": _procedure(flow.restart),

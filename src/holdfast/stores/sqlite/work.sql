@@ -203,6 +203,14 @@ returning id, (select t.cancel_requested from task t where t.id = lease.id)
 
 -- What is all done comes as one list of texts: id, grant and result in hex, the result x for none.
 -- One statement for all is quicker than one for each that carries every column to Python and back.
+-- name: settle.one
+delete from lease
+where id = :id
+  and grant_id = :grant
+  and gates is null
+  and key is null
+returning worker, started_at, fence, tries, child
+
 -- name: settle.done
 insert into outcome (
   id, grant_id, worker, seq, started_at, finished_at, fence, tries, state, ended_by, result
@@ -265,6 +273,14 @@ where t.id = :id
 select t.parent
 from task t
 where t.id = :id
+
+-- name: wake.parent
+insert into wake (id, urgent)
+select p.id, 0
+from task t
+cross join task p on p.id = t.parent
+where t.id = :id
+returning id
 
 -- name: outcome.add
 insert into outcome (

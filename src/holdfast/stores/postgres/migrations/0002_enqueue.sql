@@ -144,24 +144,10 @@ begin
   end if;
 
   if cardinality(ids) = 1 and keys is null and delays is null and run_ats is null and expires is null
-    and concurrency_keys is null
+    and concurrency_keys is null and p_most = 0
   then                                     -- one plain task: nothing is listed then, which is half of the cost
     insert into holdfast.task (id, parent, created_at, lane, np, max_tries, user_id, policy, payload)
     values (ids[1], parents[1], stamp, lanes[1], nps[1], max_tries[1], user_ids[1], policies[1], payloads[1]);
-    if p_most > 0 then
-      perform pg_advisory_xact_lock_shared(hashtext('holdfast.limits'));  -- as a claim does
-      insert into holdfast.lease (
-        id, grant_id, worker, seq, lease_timeout, started_at, lane, fence, np, tries, alone, child
-      )
-      select
-        ids[1], p_grant, p_worker, nextval('holdfast.place'), stamp + make_interval(secs => p_lease), stamp,
-        lanes[1], 1, nps[1], 1, false, parents[1] is not null
-      from holdfast.lane l
-      where l.id = lanes[1] and l.gates is null and not l.paused;
-      if found then
-        return;
-      end if;
-    end if;
     insert into holdfast.ready (id, lane, np, child) values (ids[1], lanes[1], nps[1], parents[1] is not null);
     return;
   end if;

@@ -417,7 +417,13 @@ begin
     if seen = 1 then
       with taken as (
         delete from holdfast.ready r
-        where r.ctid = (select q.ctid from holdfast.ready q where q.ctid = head for update skip locked)
+        where r.ctid = (
+            select q.ctid
+            from holdfast.ready q
+            where q.ctid = head
+              and q.lane = any (p_lanes)   -- another one may stand there by now
+            for update skip locked
+          )
           and exists (
             select from holdfast.lane l where l.id = any (array[r.lane]) and not l.paused and l.gates is null
           )

@@ -80,34 +80,7 @@ declare
   stamp timestamptz := holdfast.clock();
   only_grant uuid := case when cardinality(grants) = 1 then grants[1] end;
   held uuid[];
-  lone holdfast.lease;
 begin
-  if verdicts is null and cardinality(ids) = 1 then
-    delete from holdfast.lease l
-    where l.id = ids[1]
-      and l.grant_id = only_grant
-      and l.gates is null
-      and l.key is null
-    returning l.* into lone;
-    if found then                          -- nothing was limited: nothing is listed then
-      insert into holdfast.outcome (
-        id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
-      )
-      values (
-        lone.id, lone.grant_id, lone.worker, lone.started_at, stamp, lone.fence, lone.tries, 'done', p_by, results[1]
-      );
-      if lone.child then
-        insert into holdfast.wake (id, urgent)
-        select p.id, false
-        from (select t.parent from holdfast.task t where t.id = lone.id offset 0) c
-        join holdfast.task p on p.id = any (array[c.parent])
-        returning array[id] into parents;
-      end if;
-      whole := true;
-      return;
-    end if;
-  end if;
-
   if verdicts is null then
     with asked as (                        -- without the results: what does not fit into memory loses its order
       select a.id, coalesce(a.grant_id, only_grant) as grant_id, a.n
@@ -286,6 +259,47 @@ begin
     (select array_agg(w.id) from woken w)
   into whole, accepted, states, parents
   from judged j;
+end $$;
+
+
+-- One that is done, and passed no limit: most that are settled alone. Not held, and nothing is written: the lease is gone,
+-- or others must hear of it; whoever asks then asks `settle`, which tells.
+
+create function holdfast.settle_one(
+  p_id uuid, p_grant uuid, p_result bytea, out held boolean, out parent uuid
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  lone holdfast.lease;
+begin
+  delete from holdfast.lease l
+  where l.id = p_id
+    and l.grant_id = p_grant
+    and l.gates is null
+    and l.key is null
+  returning l.* into lone;
+  held := found;
+  if not held then
+    return;
+  end if;
+  insert into holdfast.outcome (
+    id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
+  )
+  values (
+    p_id, p_grant, lone.worker, lone.started_at, holdfast.clock(), lone.fence, lone.tries, 'done', 'holder', p_result
+  );
+  if lone.child then
+    insert into holdfast.wake (id, urgent)
+    select p.id, false
+    from holdfast.task p
+    where p.id = (select t.parent from holdfast.task t where t.id = p_id)
+    returning id into parent;
+  end if;
 end $$;
 
 
@@ -562,6 +576,66 @@ begin
       where l.grant_id = p_taking
     );
   end if;
+end $$;
+
+
+-- One entry after the other of a chain of children: one plain child, which whoever asks takes at once. False, and nothing
+-- is written: the lease is gone, something stands there already, or a limit or a pause concerns the child's lane; whoever
+-- asks then asks `record`, which tells.
+
+create function holdfast.record_child(
+  p_id uuid,
+  p_grant uuid,
+  positions int[],
+  kinds text[],
+  names text[],
+  step_values bytea[],
+  p_child uuid,
+  p_lane int,
+  p_np smallint,
+  p_payload bytea,
+  p_max_tries smallint,
+  p_policy bytea,
+  p_user_id text,
+  p_worker bigint,
+  p_taking uuid,
+  p_lease float8
+)
+returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  p_fence int;
+  stamp timestamptz := holdfast.clock();
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('holdfast.limits'));  -- as a claim does
+  select l.fence into p_fence
+  from holdfast.lease l
+  where l.id = p_id
+    and l.grant_id = p_grant
+    and not exists (select from holdfast.step s where s.id = p_id and s.position = any (positions))
+    and exists (select from holdfast.lane a where a.id = p_lane and a.gates is null and not a.paused)
+  for key share of l;
+  if not found then
+    return false;
+  end if;
+  insert into holdfast.task (id, parent, created_at, lane, np, max_tries, user_id, policy, payload)
+  values (p_child, p_id, stamp, p_lane, p_np, p_max_tries, p_user_id, p_policy, p_payload);
+  insert into holdfast.lease (
+    id, grant_id, worker, seq, lease_timeout, started_at, lane, fence, np, tries, alone, child
+  )
+  values (
+    p_child, p_taking, p_worker, nextval('holdfast.place'), stamp + make_interval(secs => p_lease), stamp,
+    p_lane, 1, p_np, 1, false, true
+  );
+  insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
+  select p_id, a.position, a.kind, a.name, a.value, p_fence, stamp
+  from unnest(positions, kinds, names, step_values) as a (position, kind, name, value);
+  return true;
 end $$;
 
 

@@ -14,11 +14,14 @@ __all__ = [
     "news",
     "progress",
     "record",
+    "record_child",
     "record_step",
     "record_steps",
     "restart",
     "send_signal",
 ]
+
+_PLAIN = dict.fromkeys(("run_at", "expires_at", "key", "concurrency_key"))
 
 
 def record(
@@ -106,6 +109,58 @@ def record(
     if most and taking:
         leased = s.each("lease.of_grant", id=bytes_of(ids or []), grant=taking.bytes)
     return [(True, None, *taken, [id for (id,) in leased])]
+
+
+def record_child(
+    s: Session,
+    *,
+    id: UUID,
+    grant: UUID,
+    positions: list[int],
+    kinds: list[str],
+    names: list[str],
+    step_values: list[bytes | None],
+    child: UUID,
+    lane: int,
+    np: int,
+    payload: bytes,
+    max_tries: int | None,
+    policy: bytes | None,
+    user_id: str | None,
+    worker: int,
+    taking: UUID,
+    lease: float,
+) -> list[tuple[bool]]:
+    """One plain child, which whoever asks takes at once. False, and nothing is written: the lease
+    is gone, something stands there, or a limit or a pause concerns the child's lane."""
+    span = {"first": min(positions), "last": max(positions)}
+    fence = s.value("record_child.guard", id=id, grant=grant, lane=lane, **span)
+    if fence is None:
+        return [(False,)]
+    task = {"id": child, "lane": lane, "np": np}
+    s.run(
+        "task.add",
+        **task,
+        parent=id,
+        payload=payload,
+        max_tries=max_tries,
+        policy=policy,
+        user_id=user_id,
+        **_PLAIN,
+    )
+    (seq,) = s.numbers("place", 1)
+    holder = {"grant": taking, "worker": worker, "lease": micros(lease)}
+    s.run("accept.lease", **task, seq=seq, child=True, **holder)
+    s.each(
+        "step.add",
+        id=id.bytes,
+        position=positions,
+        kind=kinds,
+        name=names,
+        value=step_values,
+        fence=fence,
+    )
+    return [(True,)]
 
 
 def _holder(worker: int | None, taking: UUID | None, lease: float | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from holdfast.stores.sqlite.procedures.lanes import pools
 from holdfast.stores.sqlite.procedures.settlements import Judged, write
 from holdfast.stores.sqlite.session import Session, bytes_of, json
 
-__all__ = ["Answer", "refuse", "repair_leases", "settle", "settled"]
+__all__ = ["Answer", "refuse", "repair_leases", "settle", "settle_one", "settled"]
 
 _NAMES = 64  # hex digits of an id and a grant
 _LONGEST = 64 * 1024 * 1024
@@ -69,6 +69,35 @@ def settle(
     _forget_wakes(s, {j.id for j in judged}, seen_ids or (), seen or ())
     accepted = [UUID(bytes=j.id) for j in judged]
     return [(False, accepted, [j.state for j in judged], parents or None)]
+
+
+def settle_one(
+    s: Session, *, id: UUID, grant: UUID, result: bytes | None
+) -> list[tuple[bool, bytes | None]]:
+    """One that is done, and passed no limit: whether it was held, and the parent to wake. Where it
+    was not, nothing is written: the lease is gone, or others must hear of it."""
+    lease = s.row("settle.one", id=id, grant=grant)
+    if lease is None:
+        return [(False, None)]
+    worker, started_at, fence, tries, child = lease
+    (seq,) = s.numbers("event", 1)
+    s.run(
+        "outcome.add",
+        id=id,
+        grant=grant,
+        worker=worker,
+        seq=seq,
+        started_at=started_at,
+        fence=fence,
+        tries=tries,
+        state="done",
+        by="holder",
+        result=result,
+        error_type=None,
+        error=None,
+        detail=None,
+    )
+    return [(True, s.value("wake.parent", id=id) if child else None)]
 
 
 def settled(s: Session, *, ids: list[UUID], grants: list[UUID]) -> list[tuple[Any, ...]]:
