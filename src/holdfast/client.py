@@ -147,15 +147,11 @@ class Client:
         """How it ended, once it has."""
         id, pause = task_id(task), _FIRST_LOOK
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        known = False
         async with asyncio.timeout(seconds) as over:
             while True:
                 try:
                     if ending := await self.store.ending(id):
                         return ending
-                    if not known:
-                        await self.store.get(id)  # an id that nobody knows would never end
-                        known = True
                 except StoreUnreachable:
                     pause = _LONGEST_PAUSE
                 await asyncio.sleep(min(pause, _until_the_last_look(over.when())))

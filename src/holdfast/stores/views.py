@@ -66,12 +66,13 @@ class Views(Standings, Following):
         ]  # fmt: skip
 
     async def ending(self, task: UUID) -> Ending | None:
-        for state, result, error_type, error, detail in await self._call("result", id=task):
-            failure = failure_of(error_type, error, detail)
-            return Ending(status=TaskStatus(state), result=result, failure=failure)
-        if not await self._call("known", ids=[task]):
+        rows = await self._call("result", id=task)
+        if not rows:
             raise UnknownTask([task])
-        return None
+        state, result, *failure = rows[0]
+        if state is None:
+            return None
+        return Ending(status=TaskStatus(state), result=result, failure=failure_of(*failure))
 
     async def list_tasks(
         self, filter: TaskFilter, *, cursor: str | None = None, limit: int = 50

@@ -7,10 +7,12 @@ from holdfast.tasks t
 where t.id = any (:ids)
 order by t.id desc
 
+-- No state: it has not ended.
 -- name: result
 select o.state, o.result, o.error_type, o.error, o.detail
-from holdfast.outcome o
-where o.id = :id
+from holdfast.task t
+left join holdfast.outcome o on o.id = :id
+where t.id = :id
 
 -- name: attempts
 select

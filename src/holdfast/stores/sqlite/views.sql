@@ -6,10 +6,12 @@ select
 from task_state t
 where t.id = :id
 
+-- No state: it has not ended.
 -- name: result
 select o.state, o.result, o.error_type, o.error, o.detail
-from outcome o
-where o.id = :id
+from task t
+left join outcome o on o.id = :id
+where t.id = :id
 
 -- name: attempts
 select
