@@ -128,7 +128,7 @@ async def throughput(
 async def backlog(name: str, fresh: Fresh) -> list[Ratio]:
     pairs = [
         (rate(await drained(fresh, 500_000, seconds=3)), rate(await drained(fresh, 60_000)))
-        for _ in range(3)
+        for _ in range(ROUNDS)
     ]
     return [_median(f"{name}: 500,000 waiting to few", pairs, least=0.9)]
 
