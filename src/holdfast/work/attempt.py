@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from enum import Enum
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 from uuid import UUID
 from weakref import ref
 
@@ -18,8 +18,6 @@ from holdfast.executor import Executor
 from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import NeedsWorker, outcome_of
 from holdfast.function import Function
-from holdfast.redaction import Redaction
-from holdfast.store import Store
 from holdfast.tasks.lifecycle import (
     NEVER,
     Anew,
@@ -35,10 +33,10 @@ from holdfast.tasks.lifecycle import (
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Draft, Failure, Lease
+from holdfast.tasks.task import Claimed, Draft, Failure
 from holdfast.work.adoption import Offer
 from holdfast.work.flowing import Flowing
-from holdfast.work.holding import Holding
+from holdfast.work.site import Site
 from holdfast.work.transaction import Transaction
 
 logger = logging.getLogger("holdfast.worker")
@@ -61,44 +59,6 @@ class Why(Enum):
 
 
 _TOO_LATE = frozenset({Why.LOST, Why.TIMEOUT, Why.EXPIRED, Why.WAITS, Why.FAULT})
-
-
-class Site(Protocol):
-    """Where attempts run: what all attempts of a worker share."""
-
-    store: Store
-    holding: Holding
-    worker_id: str
-    default_tries: int
-    redaction: Redaction
-
-    def begin_flow(self, attempt: "Attempt", journal: Journal | None) -> Flowing: ...
-
-    def keep_logs(self, lease: Lease) -> Awaitable[None]:
-        """Write what it said so far: once its end is written it is too late."""
-        ...
-
-    def released(self, attempt: "Attempt", settlement: Settlement) -> None:
-        """Its end is written already."""
-        ...
-
-    def rest(self, attempt: "Attempt") -> None:
-        """It only waits: its slot is free."""
-        ...
-
-    def resume(self, attempt: "Attempt") -> Awaitable[None]:
-        """It goes on, once there is a slot for it."""
-        ...
-
-    def offer(self, attempt: "Attempt", drafts: Sequence[Draft]) -> Offer | None: ...
-
-    def made(
-        self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
-    ) -> None: ...
-
-    def in_thread(
-        self, work: Callable[[], Any], stopped: Callable[[], None]
-    ) -> Awaitable[tuple[Any, BaseException | None]]: ...
 
 
 class Attempt:
