@@ -11,7 +11,8 @@ __all__ = ["Direct", "Durable", "Shape", "grow", "walk"]
 
 Shape = tuple[Any, ...]
 LEAVES = ("step", "child", "sleep", "fail")
-KINDS = ("all", "loop", "if", "gather", "group", "caught", "nested", "time", "race", "values")
+NAMED = ("race", "values", "over", "beside")
+KINDS = ("all", "loop", "if", "gather", "group", "caught", "nested", "time", *NAMED)
 
 
 def grow(chance: random.Random, depth: int = 3) -> Shape:
@@ -25,7 +26,7 @@ def grow(chance: random.Random, depth: int = 3) -> Shape:
         if kind == "nested":
             return (kind, one(left - 1))
         parts = [one(left - 1) for _ in range(chance.randint(2, 3))]
-        return (kind, next(names), *parts) if kind in ("race", "values") else (kind, *parts)
+        return (kind, next(names), *parts) if kind in NAMED else (kind, *parts)
 
     return ("all", one(depth), one(depth - 1))
 
@@ -33,6 +34,8 @@ def grow(chance: random.Random, depth: int = 3) -> Shape:
 class World(Protocol):
     async def step(self, name: int) -> int: ...
     async def child(self, name: int) -> int: ...
+    async def children(self, name: int) -> list[int]: ...
+    async def never(self, name: int) -> None: ...
     async def nested(self, shape: Shape) -> Any: ...
     async def sleep(self) -> None: ...
     async def fail(self, name: int) -> None: ...
@@ -71,6 +74,10 @@ async def walk(world: World, shape: Shape) -> Any:
             return await _race(world, *parts)
         case "values":
             return await _values(world, *parts)
+        case "over":
+            return await _over(world, *parts)
+        case "beside":
+            return await _beside(world, *parts)
         case "time":
             async with asyncio.timeout(600):
                 return [await asyncio.wait_for(walk(world, part), 600) for part in parts]
@@ -91,6 +98,24 @@ async def _race(world: World, name: int, *parts: Shape) -> str:
         await asyncio.gather(*racing, return_exceptions=True)
     await world.won(name, winner)
     return f"race {name}"
+
+
+async def _over(world: World, name: int, *parts: Shape) -> list[Any]:
+    """The time is over, of what nobody ever answers."""
+    try:
+        async with asyncio.timeout(0.02):
+            await asyncio.gather(world.never(name), world.never(-name))
+    except TimeoutError:
+        return ["over", *[await walk(world, part) for part in parts]]
+    raise AssertionError("it was answered")
+
+
+async def _beside(world: World, name: int, part: Shape, *parts: Shape) -> list[Any]:
+    """Whether something beside a join came before it did is the same in every replay."""
+    beside = asyncio.create_task(walk(world, part))
+    joined = await world.children(name)
+    await world.won(name, int(beside.done()))
+    return [joined, await beside, *[await walk(world, part) for part in parts]]
 
 
 async def _values(world: World, name: int, *parts: Shape) -> list[Any]:
@@ -125,6 +150,12 @@ class Direct:
     async def child(self, name: int) -> int:
         return name * 2
 
+    async def children(self, name: int) -> list[int]:
+        return [name * 2, name * 2 + 2]
+
+    async def never(self, name: int) -> None:
+        await asyncio.Event().wait()
+
     async def nested(self, shape: Shape) -> Any:
         return await walk(self, shape)
 
@@ -142,16 +173,24 @@ class Direct:
 
 
 class Durable:
-    """The same, recorded. `effect`, `child`, `flow` and `bad`: what a test has registered."""
+    """The same, recorded. `effect`, `child`, `flow`, `bad` and `never`: what a test has
+    registered."""
 
-    def __init__(self, effect: Any, child: Any, flow: Any, bad: Any) -> None:
+    def __init__(self, effect: Any, child: Any, flow: Any, bad: Any, never: Any) -> None:
         self._effect, self._child, self._flow, self._bad = effect, child, flow, bad
+        self._never = never
 
     async def step(self, name: int) -> int:
         return int(await Holdfast.step(f"s{name}", self._effect, name))
 
     async def child(self, name: int) -> int:
         return int(await self._child(name))
+
+    async def children(self, name: int) -> list[int]:
+        return list(await self._child.map([name, name + 1]))
+
+    async def never(self, name: int) -> None:
+        await self._never(name)
 
     async def nested(self, shape: Shape) -> Any:
         return await self._flow(shape)

@@ -39,11 +39,15 @@ class World:
         async def bad(name: int) -> None:
             raise ValueError(f"{name} failed")
 
+        @app.durable(name="never", retry_policy=PATIENT)
+        async def never(name: int) -> None:
+            await Holdfast.sleep("1h")
+
         @app.durable(name="flow", retry_policy=PATIENT)
         async def flow(shape: Any) -> Any:
             return await walk(durable, shape)
 
-        durable = Durable(effect, child, flow, bad)
+        durable = Durable(effect, child, flow, bad, never)
         return flow
 
 

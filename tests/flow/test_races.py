@@ -217,6 +217,77 @@ async def test_a_timeout_gives_up_the_child_and_replays_as_a_timeout(bench: Benc
     assert set(told) == {"wait_for", "timeout", "sleep"}
 
 
+async def test_what_was_asked_within_a_timeout_is_asked_again_before_it_is_over(
+    bench: Bench,
+) -> None:
+    """In a replay the timer is the next thing that comes: but not before its block has begun."""
+    told: list[list[str]] = []
+
+    @bench.app.durable(name="never")
+    async def never(i: int) -> None:
+        await asyncio.Event().wait()
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        seen = ["begun"]
+        try:
+            async with asyncio.timeout(0.2):
+                seen.append("inside")
+                await asyncio.sleep(0)
+                seen.append("asks")
+                await asyncio.gather(never(1), never(2))
+        except TimeoutError:
+            seen.append("over")
+        told.append(seen)
+        await Holdfast.step("kept", list, seen)
+        if len(told) < 2:
+            raise ValueError("once more")
+        return "done"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "done"
+    assert told[0] == told[-1] == ["begun", "inside", "asks", "over"]
+
+
+@pytest.mark.parametrize("ends", ["last", "is given up"])
+async def test_what_follows_a_join_comes_before_what_comes_next(bench: Bench, ends: str) -> None:
+    told: list[str] = []
+
+    @bench.app.durable(name="quick")
+    async def quick(i: int) -> int:
+        return i
+
+    @bench.app.durable(name="slow")
+    async def slow() -> str:
+        await Holdfast.sleep(0.5 if ends == "last" else 600)
+        return "came"
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        async def beside() -> str:
+            try:
+                return await slow()
+            except asyncio.CancelledError:
+                return "given up"
+
+        other = asyncio.create_task(beside())
+        await quick.map([1, 2])
+        told.append("came before" if other.done() else "open")
+        if ends == "is given up":
+            other.cancel()
+        found = await other
+        await Holdfast.step("kept", str, found)
+        if len(told) < 2:
+            raise ValueError("once more")
+        return found
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == ("came" if ends == "last" else "given up")
+    assert set(told) == {"open"}
+
+
 async def test_a_timeout_that_is_not_reached_does_nothing(bench: Bench) -> None:
     @bench.app.durable(name="quick")
     async def quick(i: int) -> int:

@@ -42,9 +42,21 @@ class Ask(asyncio.Future[One]):
         self.lasts = False  # it cannot be stopped: it has a thread
         self.join: Join | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has come that whoever awaits it will hear of."""
+        return not self.done()
+
+    def set_result(self, result: One) -> None:
+        super().set_result(result)
+        if self.join:
+            self.join.coming += 1
+
     def cancel(self, msg: Any = None) -> bool:
         if not super().cancel(msg):
             return False
+        if self.join:
+            self.join.coming += 1
         if self.running and not self.lasts:
             self.running.cancel()
         self.flow.give_up(self)
@@ -58,7 +70,12 @@ class Join(asyncio.Future[None]):
         super().__init__(loop=flow.loop)
         self.waits_for_all = waits_for_all
         self.asks: list[Ask] = []
+        self.coming = 0  # answers that it hears of in the next turn of the event loop
         self._left = 0
+
+    @property
+    def is_open(self) -> bool:
+        return not self.done() and not self.coming
 
     def add(self, ask: Ask) -> None:
         ask.join = self
@@ -67,6 +84,7 @@ class Join(asyncio.Future[None]):
         ask.add_done_callback(self._one_came)
 
     def _one_came(self, ask: "asyncio.Future[One]") -> None:
+        self.coming -= 1
         self._left -= 1
         if self.done():
             return

@@ -69,7 +69,9 @@ class Flow(Ending):
             ask.unsure = keyed and ask.is_own and ask.task is not None
             if begun.asked.seconds is not None:
                 ask.due = self.loop.time() + begun.asked.seconds - begun.age
-        if self.is_alone() and (arrival := self._history.is_next(ask.key)):
+        # Not a timer: what it is to end has not begun yet.
+        at_once = ask.kind != "timer" and self.is_alone()
+        if at_once and (arrival := self._history.is_next(ask.key)):
             self._answer([(ask, arrival.one)])
             return ask
         self.open[ask.key] = ask

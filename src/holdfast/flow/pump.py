@@ -167,7 +167,7 @@ class Pump:
         if watched is None or len(self._branches) > 4:
             return False
         waits = [watched.waits, *(b.watched and b.watched.waits for b in self._branches)]
-        return all(isinstance(one, Ask | Join) and not one.done() for one in waits)
+        return all(isinstance(one, Ask | Join) and one.is_open for one in waits)
 
     def _total_moves(self) -> int:
         return self._family.moves + (self._watched.moves if self._watched else 0)
