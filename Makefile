@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 REQUIREMENTS := requirements.txt requirements-dev.txt requirements-uv.txt
 
-.PHONY: setup demo test test-long check bench bench-store bench-worker bench-flows bench-peers simulate mutants ci lock format clean
+.PHONY: setup demo test test-long storm check bench bench-store bench-worker bench-flows bench-peers simulate mutants ci lock format clean
 .DELETE_ON_ERROR:
 
 setup: .venv/installed  # everything that the other targets need
@@ -27,6 +27,9 @@ test: setup
 
 test-long: setup  # storms, sweeps and what else takes minutes
 	$(BIN)/pytest -q -m long
+
+storm: setup  # 100,000 tasks, 200 kill -9, 40 SIGSTOP beyond the lease, on both databases
+	$(BIN)/pytest -q -m long tests/storm
 
 check: setup
 	$(BIN)/ruff format --check .

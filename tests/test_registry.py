@@ -204,7 +204,7 @@ def test_options_that_cannot_be_kept_are_refused_where_they_are_written(registry
 
 
 def test_an_option_that_does_not_exist_is_refused(registry):
-    with pytest.raises(TypeError, match="que"):
+    with pytest.raises(InvalidInput, match=r"charge does not know que; it takes cached, .*queue"):
         registry.durable(que="mail")(charge)
 
 

@@ -12,7 +12,13 @@ import msgspec
 from holdfast import tracing
 from holdfast.answers import Cancelling, Editing, Ending
 from holdfast.context import Context, entered
-from holdfast.errors import InvalidInput, StoreUnreachable, TaskCancelled, TaskFailed
+from holdfast.errors import (
+    InvalidInput,
+    PayloadRefused,
+    StoreUnreachable,
+    TaskCancelled,
+    TaskFailed,
+)
 from holdfast.function import Call, Function
 from holdfast.ids import derived_id, new_id
 from holdfast.notifier import EVERYTHING, Hint, Notifier
@@ -78,7 +84,7 @@ class Client:
 
     async def dispatch_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """All of them or none, in one statement."""
-        made = [(call, call.draft()) for call in calls]
+        made = [(call, _checked(call).draft()) for call in calls]
         conns = {id(call.function.wishes.conn): call.function.wishes.conn for call, _ in made}
         if len(conns) > 1:
             raise InvalidInput("calls that are dispatched together must share one conn=")
@@ -147,15 +153,23 @@ class Client:
         """How it ended, once it has."""
         id, pause = task_id(task), _FIRST_LOOK
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        async with asyncio.timeout(seconds) as over:
-            while True:
-                try:
-                    if ending := await self.store.ending(id):
-                        return ending
-                except StoreUnreachable:
-                    pause = _LONGEST_PAUSE
-                await asyncio.sleep(min(pause, _until_the_last_look(over.when())))
-                pause = min(pause * 1.3, _LONGEST_PAUSE)
+        over = asyncio.timeout(seconds)
+        try:
+            async with over:
+                while True:
+                    try:
+                        if ending := await self.store.ending(id):
+                            return ending
+                    except StoreUnreachable:
+                        pause = _LONGEST_PAUSE
+                    await asyncio.sleep(min(pause, _until_the_last_look(over.when())))
+                    pause = min(pause * 1.3, _LONGEST_PAUSE)
+        except TimeoutError:
+            if not over.expired():
+                raise
+            raise TimeoutError(
+                f"task {id} has not ended within {seconds:g} s; app.explain(task) says why"
+            ) from None
 
     async def cancel(self, task: AnyTask) -> Cancelling:
         id = task_id(task)
@@ -215,6 +229,17 @@ class Client:
         return moved
 
 
+def _checked(call: Any) -> Call[Any]:
+    if not isinstance(call, Call):
+        if asyncio.iscoroutine(call):
+            call.close()  # else Python complains that nobody awaited it
+        raise InvalidInput(
+            f"{call!r:.80} is not a call to be dispatched; write f.call(7) for each: "
+            "app.dispatch_many([f.call(n) for n in range(3)])"
+        )
+    return call
+
+
 def _until_the_last_look(over: float | None) -> float:
     if over is None:
         return _LONGEST_PAUSE
@@ -245,7 +270,15 @@ def result_of(task: UUID, ending: Ending, function: Function[..., Any, Any] | No
     match ending.status:
         case TaskStatus.DONE:
             data = ending.result if ending.result is not None else b"null"
-            return function.signature.result(data) if function else decode(data)
+            if function is None:
+                return decode(data)
+            try:
+                return function.signature.result(data)
+            except PayloadRefused as error:
+                raise PayloadRefused(
+                    f"task {task} is done, but its result does not fit what {function.name} says "
+                    f"that it returns: {error}; correct the annotation or the function"
+                ) from None
         case TaskStatus.CANCELLED:
             raise TaskCancelled(task)
         case _:

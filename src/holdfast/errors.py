@@ -210,12 +210,15 @@ class ProcessDied(HoldfastError):
 class LeaseLost(HoldfastError):
     """A worker's write that came too late: the task has moved on, and nothing was changed."""
 
-    def __init__(self, verb: str, task: Any, leases: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, verb: str, task: Any, leases: Iterable[Any] = (), *, why: str | None = None
+    ) -> None:
         self.verb, self.task, self.leases = verb, task, tuple(leases)
-        super().__init__(
-            f"{verb} of task {task} was refused: this lease is no longer valid. Stop the work; "
-            "the task was recovered, settled or cancelled in the meantime"
+        why = why or (
+            "this lease is no longer valid. Stop the work; the task was recovered, settled or "
+            "cancelled in the meantime"
         )
+        super().__init__(f"{verb} of task {task} was refused: {why}")
 
 
 class JournalConflict(HoldfastError):

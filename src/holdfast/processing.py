@@ -89,6 +89,11 @@ class ProcessingWorker:
                 "lease_extension_threshold_percent must be from 1 to 80: later, one renewal that "
                 f"fails would cost the lease; got {percent}"
             )
+        _check_numbers(
+            lease_duration_seconds=lease_duration_seconds,
+            poll_interval_ms=poll_interval_ms,
+            max_concurrent_jobs=max_concurrent_jobs,
+        )
         self.app = app or Holdfast(store)
         self._closes = app is None
         self.worker_id = (
@@ -134,7 +139,8 @@ class ProcessingWorker:
         await self.app.reset_expired_leases()
         self._loop = asyncio.get_running_loop()
         self._serving = asyncio.create_task(serve(self.app, self._served, self._lifecycle))
-        await self._lifecycle.wait_until_ready()
+        with suppress(HoldfastError):
+            await self._lifecycle.wait_until_ready()
         if self._lifecycle.state is WorkerState.STOPPED:
             await self._serving  # which raises what was wrong
 
@@ -196,6 +202,14 @@ class ProcessingWorker:
             return _ended(value) if inspect.isawaitable(value) else None
 
         return attempt if inspect.iscoroutinefunction(self.process_job) else attempt_in_thread
+
+
+def _check_numbers(**given: Any) -> None:
+    for name, number in given.items():
+        if number is not None and (
+            isinstance(number, bool) or not isinstance(number, int | float) or not number > 0
+        ):
+            raise InvalidInput(f"{name} must be a number above 0, got {number!r:.80}")
 
 
 def _polling(app: Holdfast, given_ms: float | None) -> tuple[float, float]:

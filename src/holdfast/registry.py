@@ -178,6 +178,13 @@ def _function(
         max_tries=None if max_tries is None else check_tries(max_tries),
         expires=None if expires is None else duration("expires", expires),
     )
+    if unknown := sorted(set(traits) - set(Traits.__struct_fields__)):
+        named = {*inspect.signature(_function).parameters, *Traits.__struct_fields__}
+        known = sorted(named - {"function", "traits"})
+        raise InvalidInput(
+            f"durable() of {getattr(function, '__qualname__', function)} does not know "
+            f"{', '.join(unknown)}; it takes {', '.join(known)}"
+        )
     made = Traits(
         timeout=None if timeout is None else duration("timeout", timeout),
         cached=_lifetime(cached),

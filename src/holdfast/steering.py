@@ -122,8 +122,11 @@ class Views(Protocol):
         is missing."""
         ...
 
-    async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
-        """All queues; or those where this tenant has been, with its own tasks only."""
+    async def queue_loads(
+        self, *, tenant: str | None = None, exactly: bool = False
+    ) -> list[QueueLoad]:
+        """All queues; or those where this tenant has been, with its own tasks only. Counts stop at
+        10,000 of a queue, and say so, unless they are wanted `exactly`, which takes longer."""
         ...
 
     async def leases(

@@ -389,7 +389,8 @@ async def test_settings_that_cannot_be_do_not_keep_anybody_waiting(url):
     lifecycle = app.create_worker_lifecycle()
     with pytest.raises(InvalidInput):
         await app.serve(lifecycle=lifecycle, lease_duration="1ms")
-    await asyncio.wait_for(lifecycle.wait_until_ready(), 60)
+    with pytest.raises(HoldfastError, match=r"stopped before it was ready: .*lease_duration"):
+        await asyncio.wait_for(lifecycle.wait_until_ready(), 60)
     assert lifecycle.state == "stopped"
 
 

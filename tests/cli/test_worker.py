@@ -230,3 +230,15 @@ def test_the_log_tells_of_claims_and_names_the_task_of_each_line(shell: Shell):
     (line,) = [line for line in worker.said.splitlines() if "says hello" in line]
     assert re.fullmatch(rf"\d\d:\d\d:\d\d WARNING says hello \[task {task}\]", line)
     worker.send(signal.SIGTERM)
+
+
+def test_the_first_sigint_of_a_worker_that_drains_already_does_not_leave_at_once(either: Shell):
+    worker = either.worker("--worker-id", "w1")
+    either.says("enqueue", "shop:hold", '"x"')
+    either.began("x")
+    either.says("workers", "drain", "w1")
+    until(lambda: "draining" in worker.said, "draining is logged")
+    worker.send(signal.SIGINT)
+    either.let_go("x")
+    assert worker.end() == 0
+    assert either.rows(STATE)[0]["status"] == "done"

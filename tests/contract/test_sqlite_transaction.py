@@ -35,7 +35,7 @@ async def test_rows_and_tasks_are_undone_together(store, keeper):
 async def test_a_connection_that_is_not_ours_is_refused(store, dump, library):
     conn = library(":memory:")
     before = await dump()
-    with pytest.raises(InvalidInput, match=r"store\.transaction\(\)"):
+    with pytest.raises(InvalidInput, match=r"app\.transaction\(\)"):
         await store.enqueue([draft()], conn=conn)
     conn.close()
     assert await dump() == before
@@ -60,5 +60,5 @@ async def test_a_transaction_that_has_ended_takes_nothing_more(store, keeper):
 
 
 async def test_on_sqlite_nothing_can_be_written_without_await(store, keeper):
-    with pytest.raises(InvalidInput, match=r"store\.transaction\(\)"):
+    with pytest.raises(InvalidInput, match=r"app\.transaction\(\)"):
         (await store.prepare([draft()])).write(object())

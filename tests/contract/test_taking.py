@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.answers import Step, Taking
 from holdfast.errors import JournalConflict, LeaseLost
-from holdfast.ids import new_grant
+from holdfast.ids import new_grant, new_id
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.task import Lease
@@ -21,6 +21,7 @@ from tests.contract.acts import (
     claim_one,
     draft,
     put_one,
+    seconds,
     status_of,
 )
 
@@ -129,6 +130,46 @@ async def test_a_child_of_somebody_else_is_made_as_it_was_asked_for(store):
     child = draft(parent=stranger)
     await store.record(lease, [ASK], children=[child], taking=taking())
     assert (await store.get(child.id)).parent == stranger
+
+
+async def test_nobody_who_wants_none_takes_any(store):
+    lease = await parent_of(store)
+    child = draft(parent=lease.task)
+    written = await store.record(lease, [ASK], children=[child], taking=taking(most=0))
+    assert written.leased == frozenset()
+
+
+async def test_what_expires_is_taken_with_its_time(store, clock):
+    lease, offer = await parent_of(store), taking()
+    child = draft(parent=lease.task, expires=seconds(5))
+    written = await store.record(lease, [ASK], children=[child], taking=offer)
+    assert written.leased == {child.id}
+    (found,) = await store.claimed(worker=WORKER, grant=offer.grant)
+    assert found.expires_in == pytest.approx(5, abs=1)
+
+
+async def test_signals_and_wakes_that_came_are_forgotten_where_a_child_is_taken(store):
+    lease = await parent_of(store)
+    await store.send_signal(lease.task, new_id(), "go", b"1")
+    news = await store.news(lease.task, [], signals=["go"])
+    await store.record(
+        lease,
+        [ASK],
+        consumed=[signal.id for signal in news.signals],
+        seen=news.wakes,
+        children=[draft(parent=lease.task)],
+        taking=taking(),
+    )
+    news = await store.news(lease.task, [], signals=["go"])
+    assert (news.signals, news.wakes) == ([], [])
+
+
+async def test_the_same_step_twice_is_one(store):
+    lease, offer = await parent_of(store), taking()
+    child = draft(parent=lease.task)
+    written = await store.record(lease, [ASK, ASK], children=[child], taking=offer)
+    assert written.leased == {child.id}
+    assert len((await store.journal(lease.task)).steps) == 1
 
 
 async def test_what_was_taken_and_lost_is_recovered(store):

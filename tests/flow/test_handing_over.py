@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import Holdfast
-from holdfast.errors import StoreUnreachable
+from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.flow import pump
 from holdfast.flow.arrivals import Arrivals
 from holdfast.work import adoption
@@ -230,3 +230,57 @@ async def test_a_parent_whose_child_ends_at_once_does_not_get_ready_to_wait(
 
     async with bench.worker(max_concurrency=slots):
         assert await (await bench.app.dispatch(lingers)).result(timeout=30) == []
+
+
+async def test_a_parent_that_goes_on_beside_a_child_has_a_slot(
+    bench: Bench, family: Family
+) -> None:
+    """One child is refused, and told of at once; another one has taken the slot of its parent."""
+    running: set[str] = set()
+    most: list[int] = []
+
+    @bench.app.durable(name="long")
+    async def long() -> None:
+        running.add("child")
+        most.append(len(running))
+        await asyncio.sleep(0.3)
+        running.discard("child")
+
+    async def beside() -> None:
+        running.add("step")
+        most.append(len(running))
+        await asyncio.sleep(0.1)
+        running.discard("step")
+
+    @bench.app.durable(name="goes_on")
+    async def goes_on() -> None:
+        await family.until_idle()
+        family.slow.waits = False
+        other = asyncio.create_task(long())
+        with pytest.raises(HoldfastError):
+            await family.child.options(idempotency_key="taken")(1)
+        await Holdfast.step("beside", beside)
+        await other
+
+    await bench.app.dispatch(family.child.options(idempotency_key="taken"), -1)
+    async with bench.worker(max_concurrency=1):
+        await (await bench.app.dispatch(goes_on)).result(timeout=60)
+    assert max(most) == 1
+
+
+async def test_a_time_that_is_over_comes_before_a_child_that_ends_at_once(
+    bench: Bench, family: Family
+) -> None:
+    @bench.app.durable(name="hurries")
+    async def hurries() -> str:
+        await family.until_idle()
+        family.slow.waits = False
+        try:
+            async with asyncio.timeout(0):
+                await family.child(-1)
+        except TimeoutError:
+            return "over"
+        return "came"
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(hurries)).result(timeout=60) == "over"

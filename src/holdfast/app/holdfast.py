@@ -39,6 +39,7 @@ R = TypeVar("R")
 
 logger = logging.getLogger("holdfast")
 _DEFAULT = "sqlite:///holdfast.db"
+_NOT_ITSELF = "only the running attempt itself may, inside its function and under its worker's name"
 
 
 class Holdfast(Inside, Operating):
@@ -71,6 +72,7 @@ class Holdfast(Inside, Operating):
         on a connection of its own; 32 unless told otherwise. For PostgreSQL."""
         if store is not None and backend is not None:
             raise InvalidInput("give the store as a URL or as a backend, not both")
+        _check_places(store, backend, notification_backend)
         self.config = config.read(os.environ)
         self.functions = Registry(below=functions)
         self.durable = self.functions.durable
@@ -182,6 +184,14 @@ class Holdfast(Inside, Operating):
     async def _prepare(self, call: Call[Any]) -> Any:
         return await (await self._client()).store.prepare([call.draft()])
 
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A transaction on the store's own database: dispatch in it with `conn=` what this yields,
+        which on SQLite is the only thing that `conn=` takes. Keep it short: there, everyone else
+        waits."""
+        async with (await self._client()).store.transaction() as conn:
+            yield conn
+
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for any of the app's coroutines in code that does not await:
         `app.run_sync(task.result(timeout=30))`."""
@@ -195,7 +205,7 @@ class Holdfast(Inside, Operating):
         """For the running attempt itself: whoever is not it cannot report."""
         context = entered()
         if context is None or context.task_id != task_id(task):
-            raise LeaseLost("progress", task_id(task))
+            raise LeaseLost("progress", task_id(task), why=_NOT_ITSELF)
         await context.progress(percent, message)
 
     async def release_lease(
@@ -205,7 +215,7 @@ class Holdfast(Inside, Operating):
         `LeaseLost` where it is not this attempt's lease, or not any more."""
         context = entered()
         if context is None or (context.task_id, context.worker_id) != (task_id(task), worker_id):
-            raise LeaseLost("release", task_id(task))
+            raise LeaseLost("release", task_id(task), why=_NOT_ITSELF)
         await context.release(ending(status, error))
 
     async def desk(
@@ -359,6 +369,7 @@ class Holdfast(Inside, Operating):
                 ready = asyncio.create_task(lifecycle.wait_until_ready())
                 await asyncio.wait({working, ready}, return_when=asyncio.FIRST_COMPLETED)
                 ready.cancel()
+                await asyncio.wait({ready})
                 if working.done():
                     working.result()
                 yield app
@@ -370,11 +381,31 @@ class Holdfast(Inside, Operating):
         return await self.home.client()
 
 
+def _check_places(store: Any, backend: Any, redis: Any) -> None:
+    if not isinstance(store, str | None):
+        raise InvalidInput(f"the store is a URL; write backend= for {store!r:.80}")
+    if not isinstance(backend, Backend | None):
+        raise InvalidInput(
+            f"backend= takes Holdfast.backends.PostgresBackend(url) or SQLiteBackend(path), got "
+            f"{type(backend).__name__}; a URL goes first, without a name"
+        )
+    if not isinstance(redis, RedisBackend | None):
+        raise InvalidInput(
+            "notification_backend= takes Holdfast.notifications.RedisBackend(url), got "
+            f"{type(redis).__name__}"
+        )
+
+
 def _call(
     function: Function[..., Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call[R]:
-    if not isinstance(function, Function):
-        raise InvalidInput(
-            f"{function!r:.80} is not a durable function; put @durable above its definition"
-        )
-    return Call(function, args, kwargs)
+    if isinstance(function, Function):
+        return Call(function, args, kwargs)
+    if isinstance(function, Call):
+        raise InvalidInput("a call is dispatched with others: app.dispatch_many([f.call(7), ...])")
+    if asyncio.iscoroutine(function):
+        function.close()  # else Python complains that nobody awaited it
+        raise InvalidInput("this was called already; dispatch(f, 7) instead of dispatch(f(7))")
+    raise InvalidInput(
+        f"{function!r:.80} is not a durable function; put @durable above its definition"
+    )

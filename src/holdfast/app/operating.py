@@ -143,8 +143,9 @@ class Operating:
         client.tell([Hint("work", queue)])
 
     async def queue_depth(self, queue: str | None = None) -> int:
-        """How many tasks wait: in one queue, or in all."""
-        loads = await (await self._client()).store.queue_loads()
+        """How many tasks wait: in one queue, or in all. They are counted one by one: of millions
+        that takes a moment."""
+        loads = await (await self._client()).store.queue_loads(exactly=True)
         return sum(
             load.ready + load.scheduled + load.blocked
             for load in loads

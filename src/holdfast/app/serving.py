@@ -95,6 +95,9 @@ async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | No
             check_number("health_port", port, 0, 65_535)
         with probing(lifecycle, host, port, app.config.api_key) as more:
             await _serve(app, wanted, lifecycle, name, [*app.observers, *more])
+    except Exception as error:
+        lifecycle.failure = error
+        raise
     finally:
         lifecycle.move(WorkerState.STOPPED)
 

@@ -46,7 +46,8 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
 
 
 class Signals:
-    """The first SIGTERM or SIGINT drains; a SIGINT after that leaves at once.
+    """The first SIGTERM or SIGINT drains; a SIGINT after that leaves at once. Where somebody else
+    asked for the drain, the first SIGINT is still a first one.
 
     Python's own handlers, not the loop's: they also run while a function blocks the loop.
     """
@@ -54,6 +55,7 @@ class Signals:
     def __init__(self, lifecycle: WorkerLifecycle) -> None:
         self._lifecycle = lifecycle
         self._before: dict[signal.Signals, Any] = {}
+        self._is_told = False
 
     def __enter__(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,7 +66,8 @@ class Signals:
             signal.signal(number, before)
 
     def _heard(self, number: int, _: object) -> None:
-        if not self._lifecycle.drain_requested:
+        if not self._is_told:
+            self._is_told = True
             self._lifecycle.request_drain()
         elif number == signal.SIGINT:
             os.write(2, _LEFT)
@@ -85,6 +88,7 @@ async def _serve(
         ready = asyncio.create_task(lifecycle.wait_until_ready())
         await asyncio.wait({working, ready}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
+        await asyncio.wait({ready})
         if lifecycle.state is WorkerState.READY:
             click.echo(_ready_line(app, lifecycle, options))
         await working

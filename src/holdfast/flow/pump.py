@@ -258,7 +258,8 @@ class Pump:
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
             self._stir.clear()
-            if await self._children.record(others, self.loop.time()) and self._arrivals.can_rest():
+            starts_here = await self._children.record(others, self.loop.time())
+            if starts_here and not self._told and self._arrivals.can_rest():
                 await self._linger()
         elif self._recording.decides:
             await self._recording.flush()
@@ -273,8 +274,12 @@ class Pump:
     async def _linger(self) -> None:
         """A child that starts here may end at once: until then we do nothing, and are in nobody's
         way. On SQLite its end is written by another thread, which needs the interpreter."""
+        now = self.loop.time()
+        left = min((a.due - now for a in self.open.values() if a.due is not None), default=_MOMENT)
+        if left <= 0:
+            return  # the time is over, and comes before the child
         self._host.rest()
-        late = self.loop.call_later(_MOMENT, self._stir.set)
+        late = self.loop.call_later(min(left, _MOMENT), self._stir.set)
         try:
             await self._stir.wait()
         finally:

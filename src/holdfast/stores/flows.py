@@ -21,7 +21,7 @@ from holdfast.answers import (
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
 from holdfast.stores.base import failure_of
 from holdfast.stores.driver import Driver, DuplicateTask
-from holdfast.stores.prepared import accepted, alone, columns
+from holdfast.stores.prepared import accepted, by_itself, columns
 from holdfast.stores.producing import Producing
 from holdfast.stores.sharing import Together
 from holdfast.stores.working import seconds_of
@@ -67,7 +67,7 @@ class Flows(Producing):
             await self._judge(lease, held, conflicts)
             return _NOTHING
         lanes = await self._lanes_of(children, None) if children else []
-        if taking and len(children) == 1 and not (consumed or seen):
+        if taking and taking.most and len(children) == 1 and not (consumed or seen):
             (child,), (lane,) = children, lanes
             if await self._record_child(lease, steps, child, lane, taking):
                 return Written(children=[child.id], leased=frozenset({child.id}))
@@ -99,8 +99,8 @@ class Flows(Producing):
         self, lease: Lease, steps: Sequence[Step], child: Draft, lane: int, taking: Taking
     ) -> bool:
         """One child that is taken at once: so it goes in a chain of them."""
-        own = alone(child, lane) if child.parent == lease.task else None
-        if own is None:
+        own = by_itself(child, lane) if child.parent == lease.task else None
+        if own is None or len({step.position for step in steps}) < len(steps):
             return False
         try:
             rows = await self._call(

@@ -14,7 +14,7 @@ from holdfast.stores.driver import Driver, DuplicateTask, MisplacedTask, Row
 from holdfast.stores.sharing import Accepted
 from holdfast.tasks.task import Draft
 
-__all__ = ["Prepared", "accepted", "alone", "columns", "used_before"]
+__all__ = ["Prepared", "accepted", "by_itself", "columns", "used_before"]
 
 _WISHES = attrgetter(
     "max_tries", "retry", "delay", "run_at", "expires", "key", "concurrency_key", "user_id",
@@ -115,8 +115,8 @@ def columns(drafts: Sequence[Draft], lanes: list[int]) -> dict[str, Any]:
     }
 
 
-def alone(draft: Draft, lane: int) -> dict[str, Any] | None:
-    """The columns of one by itself; None where something else than a slot must be waited for."""
+def by_itself(draft: Draft, lane: int) -> dict[str, Any] | None:
+    """The columns of one child; None where it asks for more than a slot."""
     if _WAITS(draft) != _AT_ONCE:
         return None
     policy = draft.retry

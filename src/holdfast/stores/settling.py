@@ -47,7 +47,7 @@ class Settling(Base):
         lapsed_only: bool = False,
     ) -> tuple[dict[UUID, str] | None, list[UUID]]:
         """What became of the accepted ones (None: all done), and the parents to wake."""
-        if not lapsed_only and len(settlements) == 1 and settlements[0][1].verdict is _DONE:
+        if by == "holder" and len(settlements) == 1 and settlements[0][1].verdict is _DONE:
             ((lease, settlement),) = settlements
             one = {"id": lease.task, "grant": lease.grant, "result": settlement.result}
             held, parent = await self._end("settle_one", [lease.task], one)

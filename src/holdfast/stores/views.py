@@ -31,6 +31,7 @@ from holdfast.tasks.task import Attempt, Task, TaskStatus
 __all__ = ["CAP", "Views"]
 
 CAP = 10_000  # counts of one queue stop here
+_ALL = 100_000_000
 _SLACK = timedelta(hours=1)  # by which a clock may have been set back
 
 
@@ -98,7 +99,10 @@ class Views(Standings, Following):
             stage, position = stage_after(stage)
         return await self._page(filter, ids, None)
 
-    async def queue_loads(self, *, tenant: str | None = None) -> list[QueueLoad]:
+    async def queue_loads(
+        self, *, tenant: str | None = None, exactly: bool = False
+    ) -> list[QueueLoad]:
+        cap = _ALL if exactly else CAP
         return [
             QueueLoad(
                 queue=row[0],
@@ -113,7 +117,7 @@ class Views(Standings, Following):
                 oldest_age=row[9],
                 capped=bool(row[10]),
             )
-            for row in await self._call("queue_loads", cap=CAP, tenant=tenant)
+            for row in await self._call("queue_loads", cap=cap, tenant=tenant)
         ]
 
     async def leases(

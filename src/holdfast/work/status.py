@@ -5,6 +5,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+from holdfast.errors import HoldfastError
+
 __all__ = ["WorkerLifecycle", "WorkerState"]
 
 
@@ -23,6 +25,7 @@ class WorkerLifecycle:
         self.state = WorkerState.STARTING
         self.drain_requested = False
         self.probes: int | None = None  # the port where health is told
+        self.failure: BaseException | None = None  # with which `serve` ended
         self._facts: Callable[[], dict[str, Any]] = dict
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -47,8 +50,13 @@ class WorkerLifecycle:
         self._tell()
 
     async def wait_until_ready(self) -> None:
-        """Also returns when the worker has stopped before it was ready: look at `state`."""
+        """Raises where the worker failed before it was ready, and says why. Returns also where it
+        was drained before: look at `state`."""
         await self._until(lambda: self.state is not WorkerState.STARTING)
+        if self.state is WorkerState.STOPPED and (error := self.failure):
+            raise HoldfastError(
+                f"worker {self.name} stopped before it was ready: {type(error).__name__}: {error}"
+            ) from error
 
     async def wait_until_stopped(self) -> None:
         await self._until(lambda: self.state is WorkerState.STOPPED)

@@ -196,7 +196,7 @@ class SqliteDriver:
 
 def _not_ours(conn: Any) -> InvalidInput:
     return InvalidInput(
-        "on SQLite conn= takes only what `async with store.transaction() as conn:` yields, with "
+        "on SQLite conn= takes only what `async with app.transaction() as conn:` yields, with "
         f"`await`, not a {type(conn)}: two SQLite libraries on one file drop each other's locks, "
         "and a committed row can be lost"
     )

@@ -143,7 +143,8 @@ where gate in (select a.value from json_each(:gates) a)
 insert into freed (gate, n)
 values (:gate, :n)
 
--- Seconds until something is due, whether keys were nudged, and how often lanes have changed.
+-- Seconds until something is due, whether keys were nudged, how often lanes have changed, and whether this very claim
+-- was written before.
 -- name: claim.around
 -- Leases are few: to read them all takes less than to keep an index.
 select
@@ -201,16 +202,14 @@ set lease_timeout = :now + :lease, boot = :boot, boot_end = :boot_now + :lease
 where id = :id and grant_id = :grant
 returning id, (select t.cancel_requested from task t where t.id = lease.id)
 
--- What is all done comes as one list of texts: id, grant and result in hex, the result x for none.
--- One statement for all is quicker than one for each that carries every column to Python and back.
 -- name: settle.one
 delete from lease
 where id = :id
   and grant_id = :grant
-  and gates is null
-  and key is null
-returning worker, started_at, fence, tries, child
+returning worker, started_at, fence, tries, child, lane, gates, key
 
+-- What is all done comes as one list of texts: id, grant and result in hex, the result x for none.
+-- One statement for all is quicker than one for each that carries every column to Python and back.
 -- name: settle.done
 insert into outcome (
   id, grant_id, worker, seq, started_at, finished_at, fence, tries, state, ended_by, result

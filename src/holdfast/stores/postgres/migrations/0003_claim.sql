@@ -420,12 +420,12 @@ begin
         where r.ctid = (
             select q.ctid
             from holdfast.ready q
+            join holdfast.lane l on l.id = any (array[q.lane])
             where q.ctid = head
               and q.lane = any (p_lanes)   -- another one may stand there by now
-            for update skip locked
-          )
-          and exists (
-            select from holdfast.lane l where l.id = any (array[r.lane]) and not l.paused and l.gates is null
+              and not l.paused
+              and l.gates is null
+            for update of q skip locked    -- nothing that is not taken is locked
           )
         returning r.*
       )
@@ -441,12 +441,6 @@ begin
         is_whole := true;
         want := want - 1;
         durable := durable or got.key is not null;
-        ids := array[got.id];
-        lanes := array[got.lane];
-        nps := array[got.np];
-        seqs := array[got.seq];
-        fences := array[got.fence];
-        tries := array[got.tries];
         select
           t.*,
           t.cancel_requested or got.alone or t.max_tries is not null or t.policy is not null
@@ -454,7 +448,15 @@ begin
         into told
         from holdfast.task t
         where t.id = got.id;
-        payloads := array[told.payload];
+        if found then                      -- else it is a double of what was forgotten
+          ids := array[got.id];
+          lanes := array[got.lane];
+          nps := array[got.np];
+          seqs := array[got.seq];
+          fences := array[got.fence];
+          tries := array[got.tries];
+          payloads := array[told.payload];
+        end if;
         if told.special then
           specials := ids;
           max_tries := array[told.max_tries];

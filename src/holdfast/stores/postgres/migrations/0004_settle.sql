@@ -262,8 +262,8 @@ begin
 end $$;
 
 
--- One that is done, and passed no limit: most that are settled alone. Not held, and nothing is written: the lease is gone,
--- or others must hear of it; whoever asks then asks `settle`, which tells.
+-- One that is done: most that are settled alone. Not held, and nothing is written: the lease is gone; whoever asks then
+-- asks `settle`, which tells.
 
 create function holdfast.settle_one(
   p_id uuid, p_grant uuid, p_result bytea, out held boolean, out parent uuid
@@ -280,8 +280,6 @@ begin
   delete from holdfast.lease l
   where l.id = p_id
     and l.grant_id = p_grant
-    and l.gates is null
-    and l.key is null
   returning l.* into lone;
   held := found;
   if not held then
@@ -293,6 +291,13 @@ begin
   values (
     p_id, p_grant, lone.worker, lone.started_at, holdfast.clock(), lone.fence, lone.tries, 'done', 'holder', p_result
   );
+  if lone.gates is not null then
+    insert into holdfast.freed (gate, n) select x.gate, 1 from unnest(lone.gates) as x (gate);
+  end if;
+  if lone.key is not null then
+    insert into holdfast.nudge (pool, key, freed)
+    select a.pool, lone.key, 1 from holdfast.lane a where a.id = lone.lane;
+  end if;
   if lone.child then
     insert into holdfast.wake (id, urgent)
     select p.id, false

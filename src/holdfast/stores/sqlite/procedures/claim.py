@@ -51,8 +51,8 @@ def claim(
     del wait_gate, durable, memory
     holder = {"worker": worker, "grant": grant.bytes}
     next_due, nudged, lane_change, held = s.rows("claim.around", **holder)[0]
-    if held:  # this very claim, whose answer was lost
-        rows = s.rows("claim.again", **holder)
+    # This very claim, whose answer was lost; or a double of what was forgotten, which is no task.
+    if held and (rows := s.rows("claim.again", **holder)):
         columns = [list(column) for column in zip(*rows, strict=True)]
         return [(*_answer(s, columns), None, False, None, lane_change, None)]
     if next_due == 0:

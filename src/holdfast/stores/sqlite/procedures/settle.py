@@ -74,12 +74,12 @@ def settle(
 def settle_one(
     s: Session, *, id: UUID, grant: UUID, result: bytes | None
 ) -> list[tuple[bool, bytes | None]]:
-    """One that is done, and passed no limit: whether it was held, and the parent to wake. Where it
-    was not, nothing is written: the lease is gone, or others must hear of it."""
+    """One that is done: whether it was held, and the parent to wake. Where it was not, nothing is
+    written."""
     lease = s.row("settle.one", id=id, grant=grant)
     if lease is None:
         return [(False, None)]
-    worker, started_at, fence, tries, child = lease
+    worker, started_at, fence, tries, child, lane, gates, key = lease
     (seq,) = s.numbers("event", 1)
     s.run(
         "outcome.add",
@@ -97,6 +97,8 @@ def settle_one(
         error=None,
         detail=None,
     )
+    _free(s, [gates])
+    _nudge_keys(s, [lane], [key])
     return [(True, s.value("wake.parent", id=id) if child else None)]
 
 
