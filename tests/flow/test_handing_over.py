@@ -254,7 +254,7 @@ async def test_a_parent_that_goes_on_beside_a_child_has_a_slot(
 
     @bench.app.durable(name="goes_on")
     async def goes_on() -> None:
-        await family.until_idle()
+        await family.until_idle(long)
         family.slow.waits = False
         other = asyncio.create_task(long())
         with pytest.raises(HoldfastError):
