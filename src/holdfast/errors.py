@@ -203,7 +203,7 @@ class Snooze(HoldfastError):
 class ProcessDied(HoldfastError):
     """The process that ran a function crashed, ended itself or was killed: this call only failed.
 
-    With `retry_for`, name it there where such a call shall be tried again.
+    It is tried again while tries are left, whatever `retry_for` says of errors.
     """
 
 

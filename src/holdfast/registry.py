@@ -20,7 +20,7 @@ from holdfast.tasks.names import (
 )
 from holdfast.tasks.retry import RetryPolicy
 
-__all__ = ["Durable", "Registry", "durable", "functions"]
+__all__ = ["Durable", "Registry", "durable", "functions", "module_name"]
 
 P = ParamSpec("P")
 T = TypeVar("T")  # what calling the function itself gives: a coroutine, or its result
@@ -273,16 +273,20 @@ def _check_process_limits(traits: Traits) -> None:
         raise InvalidInput(f"cpu_limit is in seconds, more than none, not {cpu!r:.80}")
 
 
+def module_name(module: str) -> str:
+    """The same for a program, for its children, and for whoever imports it as a module."""
+    if module not in MAINS:
+        return module
+    main = sys.modules[module]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name not in MAINS:
+        return str(spec.name)
+    # What comes from a prompt or a pipe has no file, or one named <stdin>.
+    return Path(file).stem if file and not file.startswith("<") else "__main__"
+
+
 def _name_of(function: Callable[..., Any]) -> str:
-    module = function.__module__
-    if module in MAINS:
-        main = sys.modules[module]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        if spec is not None and spec.name not in MAINS:
-            module = spec.name
-        else:  # what comes from a prompt or a pipe has no file, or one named <stdin>
-            module = Path(file).stem if file and not file.startswith("<") else "__main__"
-    return f"{module}:{function.__qualname__}"
+    return f"{module_name(function.__module__)}:{function.__qualname__}"
 
 
 def _named(function: Function[..., Any, Any]) -> str:

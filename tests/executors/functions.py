@@ -211,6 +211,48 @@ def hang(report: str) -> None:
 
 
 @durable(isolation="process")
+def hang_with_a_wide_family(report: str) -> None:
+    """A child in its own group, one in its own session with a child in another, and an orphan."""
+    pause = "import signal; signal.pause()"
+    nested = (
+        "import subprocess as s, sys, signal; print(s.Popen([sys.executable, '-c', sys.argv[1]], "
+        "start_new_session=True).pid, flush=True); "
+    )
+    group = subprocess.Popen([sys.executable, "-c", pause], process_group=0)
+    session, inner = _with_a_child(nested + "signal.pause()", pause)
+    parted, orphan = _with_a_child(nested, pause)
+    parted.wait()
+    write(report, " ".join(map(str, [os.getpid(), group.pid, session.pid, inner, orphan])))
+    signal.pause()
+
+
+def _with_a_child(code: str, argument: str) -> "tuple[subprocess.Popen[str], int]":
+    command = [sys.executable, "-c", code, argument]
+    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    return child, int(child.stdout.readline())
+
+
+@durable(isolation="process")
+def hang_and_run_away(report: str) -> None:
+    """A process that hands on a lock to a copy of itself, in a new session, and ends; for ever."""
+    code = f"""
+import fcntl, os, time
+held = os.open({report + ".lock"!r}, os.O_RDWR | os.O_CREAT)
+fcntl.flock(held, fcntl.LOCK_SH)
+open({report!r}, "w").close()
+end = time.monotonic() + 20  # should nobody catch it
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(0.001)
+"""
+    subprocess.Popen([sys.executable, "-c", code], start_new_session=True).wait()
+    signal.pause()
+
+
+@durable(isolation="process")
 def hold_interpreter(report: str) -> None:
     """In C code that never lets a Python thread run: end of file is of no use there."""
     import re
@@ -249,10 +291,30 @@ def leave_a_process() -> list[int]:
     return [os.getpid(), left.pid]
 
 
+@durable(isolation="process")
+def leave_a_session() -> list[int]:
+    code = "import signal; signal.pause()"
+    left = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    left.returncode = 0
+    return [os.getpid(), left.pid]
+
+
 @durable(isolation="process", memory_limit=512 * 1024 * 1024)
 def greedy(size: int) -> int:
     assert len(bytearray(size)) == size
     return os.getpid()
+
+
+@durable(isolation="process", memory_limit=512 * 1024 * 1024)
+def wanting(text: str) -> None:
+    if text:
+        raise MemoryError(text)
+    bytearray(2**30)
+
+
+@durable(isolation="process")
+def wanting_without_a_limit() -> None:
+    raise MemoryError
 
 
 @durable(isolation="process", cpu_limit=0.1)

@@ -1,6 +1,7 @@
 """Processes of their own: warm, killable, and allowed to crash."""
 
 import asyncio
+import fcntl
 import json
 import os
 import resource
@@ -20,11 +21,12 @@ from holdfast.executors.outcomes import FunctionRaised, outcome_of
 from holdfast.executors.process import ProcessExecutor
 from holdfast.registry import Registry
 from holdfast.tasks.lifecycle import Errored
+from holdfast.tasks.retry import RetryPolicy
 from tests.executors import functions
 from tests.executors.acts import MemoryKeeper, attempt, soon, within
 
 ROOT = Path(__file__).parents[2]
-
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who started whom")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -105,11 +107,14 @@ async def test_what_one_that_died_while_idle_left_behind_dies_too(executor):
     await soon(lambda: is_dead(left))
 
 
-async def test_a_death_is_an_error_that_is_tried_again(executor):
+@pytest.mark.parametrize("retry_for", [(), (TimeoutError,)])
+async def test_a_death_is_tried_again_whatever_errors_are(executor, retry_for):
     context = attempt(functions.die, "exit")
     with pytest.raises(ProcessDied) as raised:
         await within(executor.run(functions.die, context))
-    outcome = outcome_of(raised.value, functions.die, context)
+    policy = RetryPolicy(retry_for=retry_for)
+    function = Registry().durable(name="die", retry_policy=policy)(functions.die.function)
+    outcome = outcome_of(raised.value, function, context)
     assert isinstance(outcome, Errored)
     assert outcome.retryable
 
@@ -124,6 +129,44 @@ async def test_a_cancelled_call_is_gone_with_its_children_when_run_has_raised(ex
         await within(run)
     assert is_gone(child)
     await soon(lambda: is_dead(grandchild))
+
+
+@linux
+async def test_children_in_groups_and_sessions_of_their_own_are_killed_too(executor, tmp_path):
+    report = tmp_path / "pids"
+    function = functions.hang_with_a_wide_family
+    run = asyncio.create_task(executor.run(function, attempt(function, str(report))))
+    await soon(report.exists)
+    child, *family = map(int, report.read_text().split())
+    with start("-c", "input()", stdin=subprocess.PIPE) as stranger:
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await within(run)
+        assert is_gone(child)
+        assert all(map(is_dead, family))
+        stranger.communicate("still here")
+    assert stranger.returncode == 0
+
+
+@linux
+async def test_nothing_escapes_by_forking_and_ending(executor, tmp_path):
+    report = tmp_path / "pids"
+    function = functions.hang_and_run_away
+    run = asyncio.create_task(executor.run(function, attempt(function, str(report))))
+    await soon(report.exists)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await within(run)
+    assert is_free(tmp_path / "pids.lock")
+
+
+@linux
+async def test_what_one_that_retires_left_in_a_session_of_its_own_dies_too():
+    executor = ProcessExecutor(max_calls=1)
+    pid, left = await call(executor, functions.leave_a_session)
+    await soon(lambda: is_gone(pid))
+    await soon(lambda: is_dead(left))
+    await executor.close()
 
 
 async def test_a_call_that_is_cancelled_twice_is_still_waited_for(executor, tmp_path):
@@ -197,6 +240,28 @@ async def test_a_memory_limit_is_kept_and_not_by_others(executor):
         await call(executor, functions.greedy, 2**30)
     assert is_gone(pid)  # who knows what it could not do for want of memory
     assert await call(executor, functions.pid) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not enough memory within its memory_limit of 536,870,912 bytes: raise "
+             "memory_limit=, or use less"),
+        ("no room", "no room: not enough memory within its memory_limit of 536,870,912 bytes: "
+                    "raise memory_limit=, or use less"),
+    ],
+)  # fmt: skip
+async def test_a_want_of_memory_names_the_limit_and_the_way_out(executor, text, said):
+    with pytest.raises(FunctionRaised) as raised:
+        await call(executor, functions.wanting, text)
+    assert raised.value.raised.failure.type == "MemoryError"
+    assert raised.value.raised.failure.message == said
+
+
+async def test_a_want_of_memory_without_a_limit_says_what_it_said(executor):
+    with pytest.raises(FunctionRaised) as raised:
+        await call(executor, functions.wanting_without_a_limit)
+    assert raised.value.raised.failure.message == "MemoryError()"
 
 
 async def test_a_cpu_limit_is_kept_for_each_call_and_named(executor):
@@ -278,6 +343,58 @@ async def test_a_program_started_as_a_module_is_found_too(tmp_path):
     ended = await asyncio.to_thread(run, "-m", "shop.orders", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split() == ["hello", "from", "shop.orders:greet", "shop.orders", "killed"]
+
+
+async def test_an_error_of_a_script_has_one_name_whoever_runs_it(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(FAILING)
+    ended = await asyncio.to_thread(run, script)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split() == ["program.Broken"] * 3
+
+
+async def test_an_error_of_a_program_started_as_a_module_has_one_name_too(tmp_path):
+    (tmp_path / "shop.py").write_text(FAILING)
+    ended = await asyncio.to_thread(run, "-m", "shop", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split() == ["shop.Broken"] * 3
+
+
+FAILING = """
+import asyncio
+from holdfast.executors.coroutine import CoroutineExecutor
+from holdfast.executors.outcomes import outcome_of
+from holdfast.executors.process import ProcessExecutor
+from holdfast.executors.thread import ThreadExecutor
+from holdfast.registry import durable
+from tests.executors.acts import attempt
+
+class Broken(Exception): ...
+
+@durable
+def fail() -> None:
+    raise Broken
+
+@durable
+async def fail_async() -> None:
+    raise Broken
+
+async def told(executor, function):
+    context = attempt(function)
+    try:
+        await executor.run(function, context)
+    except Exception as error:
+        print(outcome_of(error, function, context).failure.type)
+    await executor.close()
+
+async def main():
+    await told(CoroutineExecutor(), fail_async)
+    await told(ThreadExecutor(), fail)
+    await told(ProcessExecutor(), fail)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
 
 
 async def test_a_program_without_a_guard_does_not_start_workers_in_its_children(tmp_path):
@@ -362,11 +479,24 @@ def is_dead(pid: int) -> bool:
         return True
 
 
-def start(*args: object, cwd: Path | None = None) -> "subprocess.Popen[str]":
+def is_free(lock: Path) -> bool:
+    """Whether nobody holds it any more."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def start(
+    *args: object, cwd: Path | None = None, stdin: int | None = None
+) -> "subprocess.Popen[str]":
     path = os.pathsep.join(map(str, [ROOT / "src", ROOT]))
     return subprocess.Popen(
         [sys.executable, *map(str, args)],
         env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

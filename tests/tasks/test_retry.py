@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, ProcessDied
 from holdfast.stores.base import policy_bytes, policy_of
 from holdfast.tasks.retry import DEFAULT_RETRY, RetryPolicy
 
@@ -25,6 +25,13 @@ rolls = st.floats(0, 1)
 
 def seconds(policy: RetryPolicy, tries: int, roll: float = 0.5) -> float:
     return policy.delay(tries, roll).total_seconds()
+
+
+def test_only_what_a_function_raises_is_chosen_among():
+    policy = RetryPolicy(retry_for=(TimeoutError,))
+    assert policy.tries_again(TimeoutError())
+    assert not policy.tries_again(ValueError())
+    assert policy.tries_again(ProcessDied("exited with code 3"))
 
 
 def test_the_delay_doubles_up_to_the_cap():

@@ -1,6 +1,7 @@
 """Functions that run in processes of their own: another process must find them here."""
 
 import logging
+import os
 from typing import Any
 
 from holdfast import Holdfast, RetryPolicy, current, durable
@@ -14,6 +15,14 @@ def login(user: str, password: str, card: str) -> None:
     except KeyError as error:
         error.add_note(f"it was {password}")
         raise RuntimeError("x" * 3990 + card) from error
+
+
+PASSING = RetryPolicy(max_attempts=3, initial_delay=0.01, retry_for=(TimeoutError,))
+
+
+@durable(isolation="process", retry_policy=PASSING)
+def dies() -> None:
+    os._exit(3)
 
 
 @durable(isolation="process", max_tries=1)

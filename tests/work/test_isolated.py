@@ -1,4 +1,4 @@
-"""What a function in a process of its own cannot have: it says so, and names the way out."""
+"""A function in a process of its own: what it cannot have it is told, and its death is one try."""
 
 import pytest
 
@@ -30,3 +30,11 @@ async def test_nothing_recorded_is_within_its_reach(
         with pytest.raises(TaskFailed, match=r"leave that out, or hand the work on with app"):
             await task.result(timeout=60)
         assert len((await bench.app.list_tasks()).tasks) == 1
+
+
+async def test_a_death_costs_one_try_whatever_errors_are_tried_again(sqlite_url: str) -> None:
+    async with Bench(sqlite_url) as bench, bench.worker():
+        task = await bench.app.dispatch(isolated.dies)
+        with pytest.raises(TaskFailed, match="exited with code 3"):
+            await task.result(timeout=60)
+        assert await bench.ends(task) == ["retry", "retry", "failed"]

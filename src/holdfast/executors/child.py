@@ -1,5 +1,6 @@
 """The inside of a child process: takes one call after the other from the line to its worker."""
 
+import atexit
 import contextvars
 import logging
 import os
@@ -15,10 +16,12 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 from uuid import UUID
 
+import msgspec
+
 from holdfast import errors
 from holdfast.context import Context, running
 from holdfast.errors import HoldfastError, LeaseLost
-from holdfast.executors import lifeline, places, rlimits, wire
+from holdfast.executors import lifeline, places, rlimits, tree, wire
 from holdfast.executors.calling import call
 from holdfast.executors.outcomes import raised_by
 from holdfast.executors.places import Place
@@ -27,7 +30,7 @@ from holdfast.executors.records import LineHandler, take_levels
 from holdfast.function import Function
 from holdfast.tasks.lifecycle import Outcome
 from holdfast.tasks.payload import encode
-from holdfast.tasks.task import plain
+from holdfast.tasks.task import Failure, plain
 
 __all__ = ["main"]
 
@@ -44,6 +47,8 @@ def main() -> None:
     os.set_inheritable(line, False)
     os.set_inheritable(pipe, False)
     lifeline.tie(pipe, parent)
+    tree.adopt_orphans()
+    atexit.register(tree.kill_rest, os.getpid())  # the first to be registered runs last
     with socket.socket(fileno=line) as sock:
         child = Child(Line(sock))
         logging.getLogger().addHandler(child.log_handler())
@@ -286,10 +291,23 @@ def _refused(refusal: wire.Refusal, task: UUID) -> HoldfastError:
 def _threw(
     number: int, error: BaseException, function: Function[..., Any, Any] | None
 ) -> wire.Threw:
-    worn = issubclass(type(error), MemoryError)
-    if worn:
-        rlimits.lift_memory()
-    return wire.Threw(number, raised_by(error, function), worn)
+    if not issubclass(type(error), MemoryError):
+        return wire.Threw(number, raised_by(error, function))
+    rlimits.lift_memory()
+    raised = raised_by(error, function)
+    if function is not None and (limit := function.traits.memory_limit):
+        raised = msgspec.structs.replace(raised, failure=_wanting(raised.failure, limit))
+    return wire.Threw(number, raised, worn=True)
+
+
+def _wanting(failure: Failure, limit: int) -> Failure:
+    """Python itself says nothing but the name of the error; libraries say how much they wanted."""
+    said = "" if failure.message == "MemoryError()" else f"{failure.message[:3000]}: "
+    advice = (
+        f"not enough memory within its memory_limit of {limit:,} bytes: raise memory_limit=, "
+        "or use less"
+    )
+    return msgspec.structs.replace(failure, message=said + advice)
 
 
 def _flush() -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast.context import entered
+from holdfast.registry import module_name
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Failure, plain
 
@@ -100,7 +101,7 @@ def _parts(error: BaseException) -> list[dict[str, str]]:
 
 def _type(error: BaseException) -> str:
     kind = type(error)
-    module = _safely(lambda: _exactly(kind.__module__), "")
+    module = _safely(lambda: module_name(_exactly(kind.__module__)), "")
     name = _safely(lambda: _exactly(kind.__qualname__), "Exception")
     return name if module in ("builtins", "") else f"{module}.{name}"
 

@@ -34,8 +34,9 @@ class ProcessExecutor:
     """Warm processes, one call at a time each, as many as there are calls.
 
     At most `max_idle` wait for work, each for at most `idle_seconds`; one that took `max_calls`
-    ends, and gets `grace` seconds for it. Cancelling `run` kills the process and its children at
-    once, and it is gone when `run` has raised. What leaves the session (setsid) escapes.
+    ends, and gets `grace` seconds for it. Cancelling `run` kills the process and all that it
+    started at once, and it is gone when `run` has raised. What is in a process group of its own
+    escapes where the process dies without our doing, and wherever it is not Linux.
 
     `lets_leave`: a function that asks for what only the worker's own process has ends there, by
     `NeedsWorker`, and `can_run` is false for it from then on; else it hears that it cannot have it.

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.executors import wire
+from holdfast.executors.tree import Tree, can_be_seen
 
 __all__ = ["Limits", "Nonsense", "Spawned"]
 
@@ -23,6 +24,8 @@ _BOOT = (
     "from holdfast.executors.child import main; main()"
 )
 _LOOK_AGAIN = 0.02
+_FELL_AGAIN = 0.001
+_LONGEST_FELLING = 1.0  # seconds; what still is not dead then hangs in the kernel, or multiplies
 _WANT_OF_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL)
 
 
@@ -38,7 +41,8 @@ class Nonsense(HoldfastError):
 
 
 class Spawned:
-    """Started anew, never forked; the head of its own session, so that its children die with it.
+    """Started anew, never forked; the head of its own session, so that its children die with it
+    even where they cannot be found one by one.
 
     Everything happens on the event loop: nobody else kills or reaps it, so its process id cannot
     have gone to a stranger.
@@ -46,6 +50,7 @@ class Spawned:
 
     def __init__(self, limits: Limits, ended: Callable[["Spawned"], None]) -> None:
         self.limits, self.calls = limits, 0
+        self._doomed = False
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
@@ -88,9 +93,27 @@ class Spawned:
             raise Nonsense(str(error)) from None
 
     def kill(self) -> None:
-        """It and all processes of its session that did not leave the group."""
-        if self.alive:
+        """It and all that it started; where these cannot be seen, those that stayed in its group.
+
+        It goes last: as long as it is there, whoever loses a parent becomes its child.
+        """
+        if not self.alive or self._doomed:
+            return
+        self._doomed = True
+        if can_be_seen(self.pid):
+            self._fell(Tree(self.pid), self._loop.time() + _LONGEST_FELLING)
+        else:
             _kill_group(self.pid)
+
+    def _fell(self, tree: Tree, deadline: float) -> None:
+        """A round, and another one soon, until nobody is left that could start anybody."""
+        if not self.alive:
+            return
+        is_still = tree.stop_root()  # before it is looked at
+        if (tree.kill() and is_still) or self._loop.time() > deadline:
+            _kill_group(self.pid)
+        else:
+            self._loop.call_later(_FELL_AGAIN, self._fell, tree, deadline)
 
     async def gone(self) -> None:
         """Dead, and reaped."""

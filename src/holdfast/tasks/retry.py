@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, ProcessDied
 
 __all__ = ["DEFAULT_RETRY", "RetryPolicy"]
 
@@ -18,7 +18,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Delays are in seconds: `initial_delay`, then times `backoff_factor` each time, at most
     `max_delay`, each moved by up to `jitter` (a share of the delay) in either direction.
     `max_attempts` counts all tries, the first included; None leaves it to the worker's default.
-    `retry_for`: only these errors are tried again, all others fail for good at once. It is not
+    `retry_for`: of what the function raises only these errors are tried again, all others fail
+    for good at once; the death of its process is no such error, and is tried again. It is not
     stored: the worker that runs the function knows it from its code.
     """
 
@@ -51,7 +52,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             raise InvalidInput("retry policy: " + "; ".join(faults))
 
     def tries_again(self, error: BaseException) -> bool:
-        return not self.retry_for or isinstance(error, self.retry_for)
+        return not self.retry_for or isinstance(error, (ProcessDied, *self.retry_for))
 
     def delay(self, tries: int, roll: float) -> timedelta:
         """The pause after `tries` tries; `roll` is chance, from 0 to 1."""
