@@ -213,13 +213,13 @@ def hang(report: str) -> None:
 @durable(isolation="process")
 def hang_with_a_wide_family(report: str) -> None:
     """A child in its own group, one in its own session with a child in another, and an orphan."""
-    pause = "import signal; signal.pause()"
+    pause = "import signal; signal.alarm(60); signal.pause()"  # should nobody kill it
     nested = (
         "import subprocess as s, sys, signal; print(s.Popen([sys.executable, '-c', sys.argv[1]], "
         "start_new_session=True).pid, flush=True); "
     )
     group = subprocess.Popen([sys.executable, "-c", pause], process_group=0)
-    session, inner = _with_a_child(nested + "signal.pause()", pause)
+    session, inner = _with_a_child(nested + "signal.alarm(60); signal.pause()", pause)
     parted, orphan = _with_a_child(nested, pause)
     parted.wait()
     write(report, " ".join(map(str, [os.getpid(), group.pid, session.pid, inner, orphan])))
@@ -293,7 +293,7 @@ def leave_a_process() -> list[int]:
 
 @durable(isolation="process")
 def leave_a_session() -> list[int]:
-    code = "import signal; signal.pause()"
+    code = "import signal; signal.alarm(60); signal.pause()"
     left = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     left.returncode = 0
     return [os.getpid(), left.pid]

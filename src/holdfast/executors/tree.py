@@ -15,8 +15,8 @@ from contextlib import ExitStack, suppress
 __all__ = ["Tree", "adopt_orphans", "can_be_seen", "kill_rest"]
 
 _PR_SET_CHILD_SUBREAPER = 36
-_LONGEST = 1.0  # seconds
-_AGAIN = 0.001
+_MOST_ROUNDS = 1000
+_AGAIN = 0.001  # seconds
 _STANDING = b"TtZX"  # stopped or dead: such a thread starts nobody
 
 
@@ -37,8 +37,10 @@ def kill_rest(root: int) -> None:
     """All below this very process, which is about to end by itself."""
     if os.getpid() != root or not can_be_seen(root):  # a copy that the function has forked
         return
-    tree, end = Tree(root), time.monotonic() + _LONGEST
-    while not tree.kill() and time.monotonic() < end:
+    tree = Tree(root)
+    for _ in range(_MOST_ROUNDS):
+        if tree.kill():
+            return
         time.sleep(_AGAIN)
 
 
