@@ -17,6 +17,7 @@ from tests.notifiers.keepers import (
     LocalKeeper,
     PostgresKeeper,
     RedisKeeper,
+    SeveralKeeper,
 )
 from tests.servers import GivenPostgres, Postgres, fresh_database
 
@@ -47,6 +48,9 @@ def keeper(request: pytest.FixtureRequest) -> Keeper | LocalKeeper | DatagramKee
             return PostgresKeeper(request.getfixturevalue("database"), name)
         case "redis":
             return RedisKeeper(request.getfixturevalue("valkey"), name)
+        case "several":
+            valkey, url = request.getfixturevalue("valkey"), request.getfixturevalue("database")
+            return SeveralKeeper(RedisKeeper(valkey, name), PostgresKeeper(url, name))
         case "datagram":
             return DatagramKeeper(request.getfixturevalue("short_folder"))
         case other:

@@ -1,4 +1,4 @@
-"""The four keepers of the promise, as the contract needs them: to use, to disturb, to cut off."""
+"""The keepers of the promise, as the contract needs them: to use, to disturb, to cut off."""
 
 import asyncio
 import socket
@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
 import redis.asyncio
 
 from holdfast.notifier import Hint, Notifier, channel_of
 from holdfast.notifiers.datagram import DatagramNotifier
 from holdfast.notifiers.local import LocalNotifier
+from holdfast.notifiers.messages import Marks
 from holdfast.notifiers.postgres import PostgresNotifier
 from holdfast.notifiers.redis import RedisNotifier
+from holdfast.notifiers.several import SeveralNotifier
 from tests.servers import Valkey, ask, free_port
 
 SECRET = "hunter2"
@@ -83,10 +86,19 @@ class PostgresKeeper:
         self.port = urlsplit(url).port or 5432
 
     def notifier(
-        self, place: str = "here", *, check_every: float = 20.0, port: int | None = None
-    ) -> Notifier:
-        url = _through(self._url, port)
-        return PostgresNotifier(url, schema=f"{self._name}_{place}", check_every=check_every)
+        self,
+        place: str = "here",
+        *,
+        check_every: float = 20.0,
+        port: int | None = None,
+        marks: Marks | None = None,
+    ) -> PostgresNotifier:
+        return PostgresNotifier(
+            _through(self._url, port),
+            schema=f"{self._name}_{place}",
+            check_every=check_every,
+            marks=marks,
+        )
 
     def lonely(self) -> Notifier:
         return PostgresNotifier(f"postgresql://me:{SECRET}@127.0.0.1:{free_port()}/db")
@@ -120,13 +132,22 @@ class RedisKeeper:
         self.port = server.port
 
     def notifier(
-        self, place: str = "here", *, check_every: float = 20.0, port: int | None = None
-    ) -> Notifier:
-        url = _through(self._url, port)
-        return RedisNotifier(url, name=f"{self._name}:{place}", check_every=check_every)
+        self,
+        place: str = "here",
+        *,
+        check_every: float = 20.0,
+        port: int | None = None,
+        marks: Marks | None = None,
+    ) -> RedisNotifier:
+        return RedisNotifier(
+            _through(self._url, port),
+            name=f"{self._name}:{place}",
+            check_every=check_every,
+            marks=marks,
+        )
 
-    def lonely(self) -> Notifier:
-        return RedisNotifier(f"redis://:{SECRET}@127.0.0.1:{free_port()}/0")
+    def lonely(self, marks: Marks | None = None) -> RedisNotifier:
+        return RedisNotifier(f"redis://:{SECRET}@127.0.0.1:{free_port()}/0", marks=marks)
 
     async def shout(self, message: bytes) -> None:
         await self._do("publish", f"holdfast:{self._name}:here", message)
@@ -140,6 +161,39 @@ class RedisKeeper:
     async def _do(self, *words: str | bytes) -> Any:
         async with redis.asyncio.Redis.from_url(self._url) as client:
             return await client.execute_command(*words)
+
+
+class SeveralKeeper:
+    """Disturbed where it hurts: at Redis. Each notifier is like one of another process."""
+
+    def __init__(self, quick: RedisKeeper, own: PostgresKeeper) -> None:
+        self.quick, self.own = quick, own
+        self.port = quick.port
+        self.shout, self.break_ears = quick.shout, quick.break_ears
+        self.break_mouths = quick.break_mouths
+
+    def notifier(
+        self,
+        place: str = "here",
+        *,
+        check_every: float = 20.0,
+        port: int | None = None,
+        process: str | None = None,
+    ) -> Notifier:
+        return SeveralNotifier(
+            process or uuid4().hex,
+            quick=lambda marks: self.quick.notifier(
+                place, check_every=check_every, port=port, marks=marks
+            ),
+            own=lambda marks: self.own.notifier(place, check_every=check_every, marks=marks),
+        )
+
+    def lonely(self, place: str = "nobody", process: str | None = None) -> Notifier:
+        return SeveralNotifier(
+            process or uuid4().hex,
+            quick=lambda marks: self.quick.lonely(marks),
+            own=lambda marks: self.own.notifier(place, marks=marks),
+        )
 
 
 class DatagramKeeper:

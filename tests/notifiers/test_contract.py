@@ -19,10 +19,12 @@ from tests.notifiers.keepers import SECRET, DatagramKeeper, Ears, Keeper, until
 from tests.notifiers.wire import Wire
 
 everyone = pytest.mark.parametrize(
-    "keeper", ["local", "postgres", "redis", "datagram"], indirect=True
+    "keeper", ["local", "postgres", "redis", "several", "datagram"], indirect=True
 )
-with_a_carrier = pytest.mark.parametrize("keeper", ["postgres", "redis", "datagram"], indirect=True)
-with_a_server = pytest.mark.parametrize("keeper", ["postgres", "redis"], indirect=True)
+with_a_carrier = pytest.mark.parametrize(
+    "keeper", ["postgres", "redis", "several", "datagram"], indirect=True
+)
+with_a_server = pytest.mark.parametrize("keeper", ["postgres", "redis", "several"], indirect=True)
 
 WORK = Hint("work", "mail")
 STOP = Hint("cancel", "0192f0c1-2345-7000-8000-000000000001")

@@ -20,6 +20,8 @@ from holdfast.tasks.names import check_number
 from holdfast.tasks.task import Draft
 
 if TYPE_CHECKING:
+    from holdfast.notifiers.messages import Marks
+    from holdfast.notifiers.redis import RedisNotifier
     from holdfast.sealing import KeyRing
 
 __all__ = ["Home", "plain_url"]
@@ -149,10 +151,28 @@ class Home:
         return found
 
     def _notifier(self) -> Notifier:
-        if self.redis:
-            from holdfast.notifiers.redis import RedisNotifier
+        if self.redis is None or self.is_in_memory:  # of which nobody else could hear
+            return self._own_notifier()
+        from holdfast.notifiers.several import SeveralNotifier
 
-            return RedisNotifier(self.redis.url, name=self._channel())
+        return SeveralNotifier(self.url, quick=self._redis_notifier, own=self._own_notifier)
+
+    def carriers(self) -> dict[str, Notifier]:
+        """Each way that hints go, by itself, for whoever wants to try it; theirs to close."""
+        own = "SQLite's datagrams" if self.is_sqlite else "PostgreSQL"
+        found: dict[str, Notifier] = {own: self._own_notifier()}
+        if self.redis and not self.is_in_memory:
+            found["Redis"] = self._redis_notifier()
+        return found
+
+    def _redis_notifier(self, marks: "Marks | None" = None) -> "RedisNotifier":
+        from holdfast.notifiers.redis import RedisNotifier
+
+        assert self.redis is not None
+        return RedisNotifier(self.redis.url, name=self._channel(), marks=marks)
+
+    def _own_notifier(self, marks: "Marks | None" = None) -> Notifier:
+        """The store's: all who have the store have it."""
         if self.is_in_memory:
             from holdfast.notifiers.local import LocalNotifier
 
@@ -160,13 +180,16 @@ class Home:
         if self.is_sqlite:
             from holdfast.notifiers.datagram import DatagramNotifier
 
-            return DatagramNotifier(self._file())
+            return DatagramNotifier(self._file(), marks=marks)
         from holdfast.notifiers.postgres import PostgresNotifier
         from holdfast.stores.opening import postgres_parts
 
         plain, own = postgres_parts(self.url)
         return PostgresNotifier(
-            plain, schema=own.get("schema", "holdfast"), listen_url=own.get("listen_url")
+            plain,
+            schema=own.get("schema", "holdfast"),
+            listen_url=own.get("listen_url"),
+            marks=marks,
         )
 
     def _channel(self) -> str:

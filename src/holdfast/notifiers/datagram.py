@@ -11,7 +11,7 @@ from contextlib import suppress
 from holdfast.ids import new_grant
 from holdfast.notifier import EVERYTHING, Hint
 from holdfast.notifiers.ear import Ear, Heard
-from holdfast.notifiers.messages import pack
+from holdfast.notifiers.messages import Marks, pack
 from holdfast.notifiers.outage import LOG, Outage
 from holdfast.notifiers.outbox import Outbox
 from holdfast.notifiers.private import check_private, folder_for, make_private
@@ -39,14 +39,16 @@ class DatagramNotifier:
         *,
         parent: str | os.PathLike[str] | None = None,
         check_every: float = 20.0,
+        marks: Marks | None = None,
     ) -> None:
         self.folder = folder_for(path, parent)
         self._check_every = check_every
+        self._marks = marks or Marks()
         self._full: set[str] = set()
         self._reminder: asyncio.TimerHandle | None = None
         self._senders: dict[str, socket.socket] = {}  # by the name of the receiver's socket
         self._outbox = Outbox(self._send, Outage(f"telling hints through {self.folder}"))
-        self._ear = Ear(self._hear, Outage(f"listening in {self.folder}"))
+        self._ear = Ear(self._hear, Outage(f"listening in {self.folder}"), self._marks)
         if not AVAILABLE:
             LOG.warning(
                 "this system has no unix datagrams, so processes that share %s cannot hint at work "
@@ -75,7 +77,8 @@ class DatagramNotifier:
         self._senders.clear()
 
     async def _send(self, hints: list[Hint]) -> None:
-        messages = [message.encode() for message in pack(hints, _LIMIT)]
+        packed = pack(hints, _LIMIT, self._marks.write())
+        messages = [message.encode() for message in packed]
         there = self._listeners()
         for gone in self._senders.keys() - there:
             self._senders.pop(gone).close()

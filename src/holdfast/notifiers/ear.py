@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.errors import InvalidInput
 from holdfast.notifier import EVERYTHING, Hint
-from holdfast.notifiers.messages import unpack
+from holdfast.notifiers.messages import Marks, unpack
 from holdfast.notifiers.outage import LOG, Backoff, Outage
 
 __all__ = ["CannotListen", "Ear", "Heard", "call"]
@@ -20,10 +20,15 @@ class CannotListen(Exception):
 
 
 class Ear:
-    """`hear` connects, calls `ready`, and hands each message to `take`, until it raises."""
+    """`hear` connects, calls `ready`, and hands each message to `take`, until it raises. `hears`:
+    nothing is known to be missing."""
 
-    def __init__(self, hear: Callable[[], Awaitable[None]], outage: Outage) -> None:
+    def __init__(
+        self, hear: Callable[[], Awaitable[None]], outage: Outage, marks: Marks | None = None
+    ) -> None:
         self._hear = hear
+        self._marks = marks or Marks()
+        self.hears = False
         self._outage = outage
         self._listeners: list[Heard] = []
         self._task: asyncio.Task[None] | None = None
@@ -48,10 +53,11 @@ class Ear:
         self._outage.ended()
         if self._missed:
             self._pass_on(EVERYTHING)
+        self.hears = True
         self._tried.set()
 
     def take(self, message: str | bytes) -> None:
-        for hint in unpack(message):
+        for hint in unpack(message, self._marks.is_known):
             self._pass_on(hint)
 
     async def close(self) -> None:
@@ -67,7 +73,7 @@ class Ear:
         while True:
             began = loop.time()
             try:
-                await self._hear()
+                await self._hear_on()
             except CannotListen as reason:
                 LOG.warning("%s", reason)
                 self._tried.set()
@@ -79,6 +85,12 @@ class Ear:
             if loop.time() - began > _SETTLED:
                 backoff.reset()
             await backoff.pause()
+
+    async def _hear_on(self) -> None:
+        try:
+            await self._hear()
+        finally:
+            self.hears = False
 
     def _pass_on(self, hint: Hint) -> None:
         for heard in tuple(self._listeners):  # one may leave as it hears

@@ -1,17 +1,35 @@
 """Hints as messages: one a line, UTF-8, and no message longer than the carrier allows."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.notifier import EVERYTHING, Hint
 
-__all__ = ["pack", "unpack"]
+__all__ = ["Marks", "pack", "unpack"]
 
 _UNFIT = re.compile(r"[\n\0\ud800-\udfff]")
 
 
-def pack(hints: Iterable[Hint], limit: int) -> list[str]:
-    """As few messages as will do. What cannot be written on a line of one becomes EVERYTHING."""
+class Marks:
+    """What messages say of themselves in their first line, and whether one that says so was heard
+    before by another way. By default they say nothing, and none was."""
+
+    def write(self) -> str:
+        """No hint, so that whoever does not know it passes it over."""
+        return ""
+
+    def is_known(self, _mark: str) -> bool:
+        return False
+
+
+def pack(hints: Iterable[Hint], limit: int, mark: str = "") -> list[str]:
+    """As few messages as will do, each with the mark. What cannot be written on a line of one
+    becomes EVERYTHING."""
+    messages = _fill(hints, limit - len(f"{mark}\n") if mark else limit)
+    return [f"{mark}\n{message}" for message in messages] if mark else messages
+
+
+def _fill(hints: Iterable[Hint], limit: int) -> list[str]:
     messages: list[str] = []
     room = 0
     for line in dict.fromkeys(_line(hint, limit) for hint in hints):
@@ -25,10 +43,14 @@ def pack(hints: Iterable[Hint], limit: int) -> list[str]:
     return messages
 
 
-def unpack(message: str | bytes) -> Iterator[Hint]:
-    """Whatever is no hint is passed over: anyone may write to a channel."""
+def unpack(message: str | bytes, is_known: Callable[[str], bool] | None = None) -> Iterator[Hint]:
+    """Whatever is no hint is passed over: anyone may write to a channel. And all of what is known
+    by its mark."""
     text = message.decode(errors="replace") if isinstance(message, bytes) else message
-    for line in text.split("\n"):
+    lines = text.split("\n")
+    if is_known and is_known(lines[0]):
+        return
+    for line in lines:
         if (hint := Hint.parse(line)) is not None:
             yield hint
 

@@ -29,13 +29,24 @@ class Outbox:
         self._misused = False
         self._closed = False
 
-    def tell(self, hints: Iterable[Hint]) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """All that was told has been sent."""
+        return not self._waiting and self._sending is None
+
+    @property
+    def fails(self) -> bool:
+        return self._outage.lasts
+
+    def tell(self, hints: Iterable[Hint]) -> bool:
+        """False where it was dropped."""
         if self._closed or not self._is_at_home():
-            return
+            return False
         self._waiting.add(hints)
         if self._waiting and self._sending is None:
             assert self._loop is not None
             self._sending = self._loop.create_task(self._run(), name="holdfast-tell")
+        return True
 
     async def close(self) -> None:
         self._closed = True
@@ -56,6 +67,9 @@ class Outbox:
                     self._outage.began(error)
                     self._waiting.add(batch)
                     await backoff.pause()
+                except BaseException:  # given up: it was not sent
+                    self._waiting.add(batch)
+                    raise
                 else:
                     self._outage.ended()
                     backoff.reset()

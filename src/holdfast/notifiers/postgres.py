@@ -9,7 +9,7 @@ import asyncpg
 from holdfast.notifier import Hint, channel_of
 from holdfast.notifiers.address import where
 from holdfast.notifiers.ear import CannotListen, Ear, Heard
-from holdfast.notifiers.messages import pack
+from holdfast.notifiers.messages import Marks, pack
 from holdfast.notifiers.outage import Outage
 from holdfast.notifiers.outbox import Outbox
 
@@ -36,15 +36,18 @@ class PostgresNotifier:
         schema: str = "holdfast",
         listen_url: str | None = None,
         check_every: float = 20.0,
+        marks: Marks | None = None,
     ) -> None:
         self._url = url
         self._listen_url = listen_url or url
         self._check_every = check_every
+        self._marks = marks or Marks()
         self._channel = channel_of(schema)
         self._sender: asyncpg.Connection | None = None
         told, heard = where(url, *_SCHEMES), where(self._listen_url, *_SCHEMES)
         self._outbox = Outbox(self._send, Outage(f"telling hints through PostgreSQL at {told}"))
-        self._ear = Ear(self._hear, Outage(f"listening to PostgreSQL at {heard}"))
+        listening = Outage(f"listening to PostgreSQL at {heard}")
+        self._ear = Ear(self._hear, listening, self._marks)
 
     def tell(self, hints: Iterable[Hint]) -> None:
         self._outbox.tell(hints)
@@ -67,7 +70,8 @@ class PostgresNotifier:
             self._sender = await _connect(self._url)
         try:
             channel = self._channel.replace('"', '""')
-            told = [f'notify "{channel}", {_text(one)}' for one in pack(hints, _LIMIT)]
+            messages = pack(hints, _LIMIT, self._marks.write())
+            told = [f'notify "{channel}", {_text(one)}' for one in messages]
             await self._sender.execute(_NOTIFY.format("; ".join(told)), timeout=_PATIENCE)
         except BaseException:
             self._sender.terminate()
@@ -99,8 +103,8 @@ class PostgresNotifier:
         if await conn.fetchval("select pg_backend_pid()") != conn.get_server_pid():
             raise CannotListen(
                 f"a pooler stands before PostgreSQL at {where(self._listen_url, *_SCHEMES)}, "
-                "through which nothing can be heard: workers fall back to polling. Give listen_url "
-                "the address of the server itself to hear of work at once"
+                "through which nothing can be heard: workers fall back to polling for what NOTIFY "
+                "alone tells of. Give listen_url the address of the server itself to hear at once"
             )
 
 

@@ -7,7 +7,7 @@ from holdfast.errors import InvalidInput
 from holdfast.notifier import Hint
 from holdfast.notifiers.address import where
 from holdfast.notifiers.ear import Ear, Heard
-from holdfast.notifiers.messages import pack
+from holdfast.notifiers.messages import Marks, pack
 from holdfast.notifiers.outage import Outage
 from holdfast.notifiers.outbox import Outbox
 
@@ -27,13 +27,35 @@ class RedisNotifier:
     matter for that. `check_every`: seconds of quiet after which the server is asked whether it
     still lives."""
 
-    def __init__(self, url: str, *, name: str = "holdfast", check_every: float = 20.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "holdfast",
+        check_every: float = 20.0,
+        marks: Marks | None = None,
+    ) -> None:
         place = where(url, *_SCHEMES)
         self._channel = f"holdfast:{name}"
         self._check_every = check_every
+        self._marks = marks or Marks()
         self._client = _client(url)
         self._outbox = Outbox(self._send, Outage(f"telling hints through Redis at {place}"))
-        self._ear = Ear(self._hear, Outage(f"listening to Redis at {place}"))
+        self._ear = Ear(self._hear, Outage(f"listening to Redis at {place}"), self._marks)
+
+    @property
+    def hears(self) -> bool:
+        """What is published now is heard."""
+        return self._ear.hears
+
+    @property
+    def has_told_all(self) -> bool:
+        return self._outbox.is_empty
+
+    @property
+    def fails(self) -> bool:
+        """The last try to tell did."""
+        return self._outbox.fails
 
     def tell(self, hints: Iterable[Hint]) -> None:
         self._outbox.tell(hints)
@@ -50,7 +72,7 @@ class RedisNotifier:
         await self._client.aclose()
 
     async def _send(self, hints: list[Hint]) -> None:
-        for message in pack(hints, _LIMIT):
+        for message in pack(hints, _LIMIT, self._marks.write()):
             await self._client.publish(self._channel, message)
 
     async def _hear(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any
@@ -12,7 +13,7 @@ from holdfast.cli.doctor.finding import Finding, fail, ok, skipped, warn
 from holdfast.cli.schema import Moved, fits, is_sqlite
 from holdfast.errors import HoldfastError
 from holdfast.ids import new_id
-from holdfast.notifier import Hint
+from holdfast.notifier import Hint, Notifier
 from holdfast.store import Store
 from holdfast.stores import queries
 
@@ -48,7 +49,23 @@ def file_system(url: str) -> Finding:
 
 
 async def hints(home: Home) -> Finding:
-    """Does what one process tells reach another? Without it workers only poll."""
+    """Does what one process tells reach another, by every way? Without it workers only poll."""
+    for name, carrier in home.carriers().items():
+        try:
+            if not await _comes_back(carrier):
+                return warn(
+                    "HF109",
+                    f"a hint that was sent through {name} did not come back within {_HEARD:g} s: "
+                    "workers find by polling only what nobody tells them of otherwise",
+                    "behind a pooler in transaction mode give the server's own address in the "
+                    "store's URL (?listen_url=…); or have a look at --redis-url",
+                )
+        finally:
+            await carrier.close()
+    return ok("HF109", "workers hear of new work at once")
+
+
+async def _comes_back(notifier: Notifier) -> bool:
     heard = asyncio.Event()
     wanted = Hint("wake", str(new_id()))  # of a function that nobody knows
 
@@ -56,23 +73,12 @@ async def hints(home: Home) -> Finding:
         if hint == wanted:
             heard.set()
 
-    notifier = home.notifier()
-    try:
-        await notifier.listen(hear)
-        notifier.tell([wanted])
+    await notifier.listen(hear)
+    notifier.tell([wanted])
+    with suppress(TimeoutError):
         async with asyncio.timeout(_HEARD):
             await heard.wait()
-    except TimeoutError:
-        return warn(
-            "HF109",
-            f"a hint that was sent did not come back within {_HEARD:g} s: workers find new work by "
-            "polling only",
-            "behind a pooler in transaction mode give the server's own address in the store's URL "
-            "(?listen_url=…), or use --redis-url",
-        )
-    finally:
-        notifier.leave(hear)
-    return ok("HF109", "workers hear of new work at once")
+    return heard.is_set()
 
 
 async def postgres(store: Store, old: timedelta) -> list[Finding]:
