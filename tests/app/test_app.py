@@ -152,7 +152,9 @@ async def test_queues_are_paused_counted_and_resumed(serving):
         await app.pause_queue("sync")
         task = await app.dispatch(double, 1)
         assert await app.queue_depth("sync") == await app.queue_depth() == 1
-        assert "is paused" in str((await app.explain(task))[0])
+        (reason, *_) = await app.explain(task)
+        assert reason.why == "queue 'sync' is paused"
+        assert 'app.resume_queue("sync")' in reason.advice
         await app.resume_queue("sync")
         assert await task.result(timeout=60) == 2
         assert await app.queue_depth() == 0

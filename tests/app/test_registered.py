@@ -21,10 +21,36 @@ async def test_a_worker_of_other_tenants_is_no_help(url: str):
         await (await app.dispatch(send.options(tenant="acme"))).result(timeout=60)
         other = await app.dispatch(send.options(tenant="other"))
         (reason,) = await app.explain(other)
-        assert reason.why == "no live worker that knows it takes tasks of tenant 'other' (w do not)"
+        told = "no live worker that knows it takes tasks of tenant 'other' (w does not)"
+        assert reason.why == told
         assert "--tenants" in reason.advice
         (why,) = await (await app.desk()).why(other.id)
         assert why.why == reason.why
+        lifecycle.request_drain()
+        await working
+
+
+async def test_a_worker_whose_slots_are_taken_is_why_the_next_one_waits(url: str):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with Holdfast(url) as app:
+
+        @app.durable(name="send")
+        async def send() -> None:
+            begun.set()
+            await go_on.wait()
+
+        lifecycle = app.create_worker_lifecycle("w")
+        working = asyncio.create_task(app.serve(lifecycle=lifecycle, max_concurrency=1))
+        await lifecycle.wait_until_ready()
+        first = await app.dispatch(send)
+        await begun.wait()
+        second = await app.dispatch(send)
+        (reason,) = await app.explain(second)
+        assert reason.why == "the only slot of 1 worker is taken"
+        assert "--concurrency" in reason.advice
+        go_on.set()
+        for task in (first, second):
+            await task.result(timeout=60)
         lifecycle.request_drain()
         await working
 

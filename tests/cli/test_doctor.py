@@ -95,7 +95,7 @@ def test_due_tasks_that_no_worker_takes_are_found(either: Shell):
     plant(either, act)
     code, found = visit(either)
     assert (code, found["HF105"]["status"]) == (9, "fail")
-    for part in ("in queue default 2 wait in vain", "'shop:typo'", "1 wait in vain", "all of gpu"):
+    for part in ("in queue default 2 wait in vain", "'shop:typo'", "1 waits in vain", "all of gpu"):
         assert part in found["HF105"]["message"]
     assert "whose app imports it" in found["HF105"]["fix"]
     told = either.says("queues", "why", "default")
@@ -205,6 +205,7 @@ def test_a_blocked_worker_is_warned_of(either: Shell):
     code, found = visit(either)
     assert (code, found["HF108"]["status"]) == (0, "warn")
     assert "stuck:7 (blocked, lag 12s)" in found["HF108"]["message"]
+    assert "isolation='process'" in found["HF108"]["fix"]
 
 
 def test_hints_that_a_pooler_swallows_are_warned_of(shell: Shell, fresh_database, pgbouncer):

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast
+from holdfast.answers import WorkerRecord
 from holdfast.desk.local import LocalDesk
 from holdfast.desk.shapes import NewTask, TaskQuery
 from holdfast.errors import InvalidInput, KeyConflict, UnknownTask, UnknownType, UnknownWorker
@@ -187,6 +188,82 @@ async def test_queues_are_counted_paused_and_explained(desk: LocalDesk) -> None:
     said = [one.why for one in await desk.queue_why("money")]
     assert said == ["it is paused", "no live worker serves it"]
     assert not (await desk.resume("money")).paused
+
+
+async def told_of_both(desk: LocalDesk, task: UUID, queue: str = "money") -> tuple[str, str]:
+    """Why, and what to do: a task says it as its queue does."""
+    (of_task,), (of_queue,) = await desk.why(task), await desk.queue_why(queue)
+    assert of_task == of_queue
+    return of_task.why, of_task.advice
+
+
+async def test_a_task_and_its_queue_say_that_all_slots_are_taken(
+    app: Holdfast, desk: LocalDesk
+) -> None:
+    store = (await app.home.client()).store
+    await store.register(WorkerRecord(id=13, name="w", types=("pay",), slots=2))
+    await submit(desk)
+    await submit(desk)
+    assert len(await claim_all(app, worker=13)) == 2
+    why, advice = await told_of_both(desk, await submit(desk))
+    assert why == "all 2 slots of 1 worker are taken"
+    assert "add workers or slots" in advice
+
+
+@pytest.mark.parametrize(
+    ("status", "way_out"), [("blocked", "isolation='process'"), ("deaf", "look at the store")]
+)
+async def test_a_task_and_its_queue_say_that_workers_do_not_get_to_work(
+    app: Holdfast, desk: LocalDesk, status: str, way_out: str
+) -> None:
+    store = (await app.home.client()).store
+    worker = WorkerRecord(id=13, name="w", types=("pay",), status=status, loop_lag=5.0)
+    await store.register(worker)
+    await store.beat(worker)
+    task = await submit(desk)
+    why, advice = await told_of_both(desk, task)
+    assert why.startswith(f"w ({status}: ")
+    assert why.endswith(" lives but does not get to work")
+    assert way_out in advice
+    await store.register(WorkerRecord(id=14, name="v", types=("pay",)))
+    (reason,) = await desk.why(task)
+    assert reason.why == "nothing holds it back: the next free worker takes it"
+
+
+async def test_a_task_behind_its_key_names_those_that_hold_it(app: Holdfast) -> None:
+    @app.durable(name="ship", max_concurrent=1, concurrency_key="to")
+    async def ship(to: str) -> None: ...
+
+    await app.set_limit("type", ship, max_concurrent_per_key=1)
+    store = (await app.home.client()).store
+    await store.register(WorkerRecord(id=13, name="w", types=("ship",), slots=5))
+    tasks = [await app.dispatch(ship, "acme") for _ in range(2)]
+    (held,) = await claim_all(app, worker=13)
+    (behind,) = [task for task in tasks if task.id != held]
+    (reason,) = await app.explain(behind)
+    assert (
+        reason.why == f"function 'ship' may run 1 at once for key 'acme', and 1 holds it ({held})"
+    )
+    assert "holdfast limits set type ship --max-concurrent-per-key" in reason.advice
+
+
+async def test_a_task_that_its_key_let_in_waits_for_a_worker_alone(app: Holdfast) -> None:
+    @app.durable(name="ship", max_concurrent=1, concurrency_key="to")
+    async def ship(to: str) -> None: ...
+
+    @app.durable(name="first", priority=5)
+    async def first() -> None: ...
+
+    await app.set_limit("type", ship, max_concurrent_per_key=1)
+    store = (await app.home.client()).store
+    await store.register(WorkerRecord(id=13, name="w", types=("first", "ship"), slots=1))
+    await app.dispatch(first)
+    tasks = [await app.dispatch(ship, "acme") for _ in range(2)]
+    lanes = list((await store.lanes()).lanes)
+    await store.claim(worker=13, lanes=lanes, want=1, lease=MINUTE)
+    let_in, behind = [[one.why for one in await app.explain(task)] for task in tasks]
+    assert let_in == ["the only slot of 1 worker is taken"]
+    assert "1 holds it (let in before it, and waiting for a worker)" in behind[0]
 
 
 async def test_numbers_name_every_queue_that_is_asked_for(app: Holdfast, desk: LocalDesk) -> None:

@@ -32,7 +32,7 @@ from holdfast.desk.views import (
     worker_view,
 )
 from holdfast.errors import InvalidInput, UnknownWorker
-from holdfast.explain import Reason, unserved
+from holdfast.explain import LIVE, Reason, counted, overloaded, resuming, starting, unserved
 from holdfast.notifier import Hint
 from holdfast.tasks.names import check_name
 from holdfast.tasks.task import TaskStatus
@@ -40,7 +40,6 @@ from holdfast.upkeep.letters import tell_of_recovered
 
 __all__ = ["Fleet"]
 
-_LIVE = ("starting", "ready", "blocked", "deaf")
 _GONE = ("stale", "stopped")
 _MOST_NAMED = 5
 _MOST_TASKS = 1000
@@ -94,7 +93,11 @@ class Fleet(Base):
             if reason := unserved(lane, workers):
                 found[reason] += count
         return [
-            WhyView(why=f"{count} wait in vain: {one.why}", advice=one.advice, unserved=count)
+            WhyView(
+                why=f"{counted(count, 'waits', 'wait')} in vain: {one.why}",
+                advice=one.advice,
+                unserved=count,
+            )
             for one, count in found.most_common()
         ]
 
@@ -205,7 +208,7 @@ class Fleet(Base):
             queues=numbers,
             totals=_totals(list(numbers.values())),
             workers=WorkerCounts(
-                active=sum(worker.status in _LIVE for worker in workers),
+                active=sum(worker.status in LIVE for worker in workers),
                 draining=sum(worker.status == "draining" for worker in workers),
                 stale=sum(worker.status == "stale" for worker in workers),
             ),
@@ -237,26 +240,25 @@ def _why(
     found = []
     serving = [worker for worker in ours if _serves(worker, queue.queue)]
     if queue.paused:
-        found.append(WhyView(why="it is paused", advice=f"holdfast queues resume {queue.queue}"))
+        found.append(WhyView(why="it is paused", advice=resuming(queue.queue)))
     if not queue.pending:
         found.append(WhyView(why="nothing waits in it"))
     if queue.pending and not serving:
-        advice = f"start one: holdfast worker --queues {queue.queue}"
         tenants = sorted({w.tenant or "" for w in theirs if _serves(w, queue.queue)})
         named = f" but those of tenants {', '.join(tenants[:_MOST_NAMED])}" if tenants else ""
-        found.append(WhyView(why=f"no live worker serves it{named}", advice=advice))
+        why = f"no live worker serves it{named}"
+        found.append(WhyView(why=why, advice=starting(queue.queue)))
     found += stuck
     if queue.pending and not queue.claimable and queue.scheduled:
-        found.append(WhyView(why=f"{queue.scheduled} are not due yet"))
+        found.append(WhyView(why=f"{counted(queue.scheduled, 'is', 'are')} not due yet"))
     if queue.blocked:
-        why = f"{queue.blocked} wait behind others of their key"
-        found.append(WhyView(why=why, advice="raise max_concurrent, or wait"))
-    if queue.claimable and serving and all(w.active >= w.slots for w in serving):
-        slots = sum(w.slots for w in serving)
-        why = f"all {slots} slots of {len(serving)} workers are taken"
-        found.append(WhyView(why=why, advice="add workers or slots"))
+        why = f"{counted(queue.blocked, 'waits', 'wait')} behind others of the same key"
+        advice = "wait, or raise the limit: holdfast limits set type … --max-concurrent-per-key …"
+        found.append(WhyView(why=why, advice=advice))
+    if queue.claimable:
+        found += [WhyView(why=one.why, advice=one.advice) for one in overloaded(serving)]
     if queue.expired_leases:
-        why = f"{queue.expired_leases} are held by workers that stopped renewing"
+        why = f"{counted(queue.expired_leases, 'is', 'are')} held by workers that stopped renewing"
         found.append(WhyView(why=why, advice="holdfast recover"))
     if not found:
         found.append(
@@ -266,7 +268,7 @@ def _why(
 
 
 def _serves(worker: WorkerRecord, queue: str) -> bool:
-    return worker.status in _LIVE and (not worker.queues or queue in worker.queues)
+    return worker.status in LIVE and (not worker.queues or queue in worker.queues)
 
 
 def _shares(

@@ -91,7 +91,10 @@ EXAMPLES: dict[Any, Any] = {
         shapes.EventView: _EVENT,
         shapes.EventPage: {"data": [_EVENT], "last": 42},
         shapes.Changed: {"changed": [_ID], "unchanged": [], "status": "cancelled"},
-        shapes.WhyView: {"why": "queue 'money' is paused", "advice": "resume the queue"},
+        shapes.WhyView: {
+            "why": "queue 'money' is paused",
+            "advice": 'resume it: holdfast queues resume money or app.resume_queue("money")',
+        },
         shapes.RecoveryRun: {
             "recovered": 1,
             "dead_lettered": 0,

@@ -10,12 +10,12 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.client import Client
 from holdfast.errors import HoldfastError
+from holdfast.explain import LIVE
 
 __all__ = ["Health", "Pulse"]
 
 _FOR = 1_000_000  # microseconds
 _PATIENCE = 5.0  # seconds
-_ACTIVE = ("starting", "ready", "blocked", "deaf")
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Pulse:
         """An API without a worker of its own says how the fleet is."""
         checks = {"store": "ok" if answers else "unreachable"}
         if alone and answers:
-            active = sum(self._fleet[status] for status in _ACTIVE)
+            active = sum(self._fleet[status] for status in LIVE)
             draining, stale = self._fleet["draining"], self._fleet["stale"]
             checks["fleet"] = f"{active} active, {draining} draining, {stale} stale"
         return checks

@@ -9,6 +9,7 @@ from holdfast.cli.doctor.finding import Finding, fail, ok, warn
 from holdfast.clock import here
 from holdfast.desk.desk import Desk
 from holdfast.desk.shapes import LeaseShape, QueueView, TaskQuery, WorkerView
+from holdfast.explain import LIVE, mending
 
 __all__ = ["clock", "event_loops", "lease_length", "recovery", "stale_workers", "workers_of_queues"]
 
@@ -16,7 +17,6 @@ _SKEW = 1.0
 _SAMPLE = 1000
 _ENOUGH = 20  # attempts of a type before its 95th percentile says anything
 _OVERDUE = 60.0  # recovery looks every 30 s or more often
-_LIVE = ("starting", "ready", "blocked", "deaf")
 
 
 async def clock(desk: Desk) -> Finding:
@@ -67,7 +67,7 @@ async def lease_length(
 
 
 def _knows(worker: WorkerView, type: str) -> bool:
-    return worker.status in _LIVE and any(one.partition("@")[0] == type for one in worker.types)
+    return worker.status in LIVE and any(one.partition("@")[0] == type for one in worker.types)
 
 
 def p95(lengths: Sequence[float]) -> float:
@@ -79,7 +79,7 @@ async def workers_of_queues(
     desk: Desk, queues: Sequence[QueueView], workers: Sequence[WorkerView]
 ) -> Finding:
     due = [queue for queue in queues if queue.claimable and not queue.paused]
-    live = [worker for worker in workers if worker.status in _LIVE]
+    live = [worker for worker in workers if worker.status in LIVE]
     ours = [worker for worker in live if worker.tenant_id is None]
     if alone := [queue for queue in due if not _is_served(queue, live)]:
         return fail("HF105", f"no live worker serves {_due(alone)}", _start(alone))
@@ -106,7 +106,7 @@ def _start(queues: Sequence[QueueView]) -> str:
 
 def stale_workers(workers: Sequence[WorkerView], leases: Sequence[LeaseShape]) -> Finding:
     stale = {(w.tenant_id, w.worker_id) for w in workers if w.status == "stale"}
-    live = {(w.tenant_id, w.worker_id) for w in workers if w.status in (*_LIVE, "draining")}
+    live = {(w.tenant_id, w.worker_id) for w in workers if w.status in (*LIVE, "draining")}
     silent = {name for _, name in stale - live}
     held = [lease for lease in leases if lease.worker_id in silent]
     if not held:
@@ -142,5 +142,5 @@ def event_loops(workers: Sequence[WorkerView]) -> Finding:
     return warn(
         "HF108",
         f"workers that live but do not get to work: {told}",
-        "something blocks their event loop: make such functions `def`, or isolation='process'",
+        mending({worker.status for worker in bad}),
     )
