@@ -11,6 +11,7 @@ Change = tuple[str, str, str]  # statement, what it says, what it is made to say
 GUARD = ("l.grant_id = unhex(substr(a.value, 33, 32))", "length(a.value) > 0")
 FAULTS: dict[str, list[Change]] = {
     "whoever settles is believed": [
+        ("settle.one", "grant_id = :grant", "length(:grant) > 0"),
         ("settle.done", *GUARD),
         ("settle.special", *GUARD),
         ("settle.take", "grant_id = :grant", "length(:grant) > 0"),
@@ -61,7 +62,10 @@ FAULTS: dict[str, list[Change]] = {
     "a change of its expiry is forgotten": [
         ("edit.task", "expires_at = :expires_at", "expires_at = expires_at")
     ],
-    "a child wakes nobody": [("wake.add", "where exists (", "where 0 and exists (")],
+    "a child wakes nobody": [
+        ("wake.add", "where exists (", "where 0 and exists ("),
+        ("wake.parent", "where t.id = :id", "where 0 and t.id = :id"),
+    ],
     "a key is given to everybody": [
         ("key.holder", "k.key = :key", "k.key = :key and k.fingerprint is null")
     ],

@@ -81,6 +81,7 @@ RULES: Rules = {
     "claim": work_rules.claim,
     "renew": work_rules.renew,
     "settle": work_rules.settle,
+    "settle_one": work_rules.settle_one,
     "lapsed": work_rules.lapsed,
     "progress": work_rules.guarded,
     "record": work_rules.guarded,

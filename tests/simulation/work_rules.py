@@ -243,6 +243,13 @@ def settle(ledger: Ledger, step: Step) -> None:
     _untouched(ledger, step, held)
 
 
+def settle_one(ledger: Ledger, step: Step) -> None:
+    """The same for one that is done."""
+    asked = {"ids": [step.asked["id"]], "grants": [step.asked["grant"]], "by": "holder"}
+    nothing = dict.fromkeys(("verdicts", "refunds", "alones", "delays"))
+    settle(ledger, step._replace(asked={**nothing, **asked, "lapsed_only": False}))
+
+
 def _settled(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
     asked, was, known = step.asked, step.before[id], ledger.tasks[id]
     assert was.grant is not None
