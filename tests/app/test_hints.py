@@ -79,3 +79,11 @@ async def test_while_redis_is_dead_a_worker_hears_of_what_its_own_process_dispat
     async with resting(url, f"redis://127.0.0.1:{free_port()}") as app:
         task = await app.dispatch(add, 1, 2)
         assert await task.result(timeout=WITHIN) == 3
+
+
+async def test_what_is_enqueued_at_a_sql_prompt_is_heard_with_its_commit(database):
+    async with resting(database, None) as app:
+        conn = await asyncpg.connect(database)
+        task = await conn.fetchval("select holdfast.enqueue('hints.add', args => '[1, 2]')")
+        await conn.close()
+        assert (await app.wait_for(task, timeout=WITHIN)).result == b"3"

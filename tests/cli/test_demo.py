@@ -66,7 +66,8 @@ def test_the_demo_in_a_pipe_tells_line_by_line_of_a_crash_that_was_recovered(sho
     assert code == 0, text
     assert "\x1b" not in text
     assert re.search(r"kill -9 worker-1, with [23] jobs in its hands", text)
-    assert re.search(r"job +\d+ runs on worker-[23]: taken over from worker-1, at \d+ %", text)
+    # Where the machine is slow it is killed before it has told of any progress.
+    assert re.search(r"job +\d+ runs on worker-[23]: taken over from worker-1(, at \d+ %)?", text)
     assert "wakes up and writes its result: refused" in text
     counts = [re.search(rf"{what} +│ (\d+) ", text) for what in ("accepted", "done, each once")]
     accepted, done = (int(found[1]) if found else 0 for found in counts)

@@ -468,6 +468,10 @@ begin
     )
     where l.id = new_id;
   end if;
+  perform pg_notify('holdfast_' || n.nspname, 'work:' || queue)  -- a hint to workers at rest, with the commit
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+  where c.oid = 'holdfast.task'::regclass;
   return new_id;
 end $$;
 
