@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, RetryPolicy, Snooze, TaskHandle, current
+from holdfast import Holdfast, RetryPolicy, Snooze, TaskFailed, TaskHandle, current
 from holdfast.flow import arrivals
 from tests.flow.acts import SOON, number_of
 from tests.flow.crashing import Crashing
@@ -208,3 +208,37 @@ async def test_a_step_dispatches_whenever_it_runs(bench: Bench) -> None:
     async with bench.worker(queues=["default"]):
         await (await bench.app.dispatch(flow)).result(timeout=60)
     assert number_of(bench, "other") == 2
+
+
+async def test_what_a_dispatch_is_done_on_the_ground_of_is_written_first(bench: Bench) -> None:
+    kept: list[list[str]] = []
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other(key: str) -> None: ...
+
+    async def fails() -> None:
+        raise LookupError
+
+    @bench.app.durable(name="flow")
+    async def flow() -> None:
+        store = await bench.store()
+
+        async def look() -> None:
+            journal = await store.journal(current().task_id)
+            kept.append([step.kind for step in journal.steps])
+
+        await Holdfast.step("begin", str)
+        await bench.app.dispatch(other, str(current().uuid()))
+        await look()
+        try:
+            await Holdfast.step("fails", fails)
+        except TaskFailed:
+            await bench.app.dispatch(other, "refund")
+        await look()
+
+    async with bench.worker():
+        await (await bench.app.dispatch(flow)).result(timeout=60)
+    assert kept[0][:2] == ["step", "value"]
+    assert kept[1].count("step") == 2, (
+        "that a step failed is known before anything is done about it"
+    )

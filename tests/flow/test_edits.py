@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Snooze, TaskCancelled
+from holdfast.flow import arrivals
 from holdfast.tasks.task import TaskStatus
-from tests.flow.acts import journal, reason_of, status
+from tests.flow.acts import journal, reason_of, status, waits
 from tests.work.bench import Bench, until
 
 Body = Callable[[Any, Any], Awaitable[Any]]
@@ -200,3 +201,36 @@ async def test_what_is_parked_can_be_cancelled(bench: Bench, no_linger: None) ->
         assert await app.cancel(task) == "cancelled"
         with pytest.raises(TaskCancelled):
             await task.result(timeout=60)
+
+
+async def test_patched_gives_a_run_one_answer_however_often_it_comes_by(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_LINGER", 0.0)
+    is_new: list[bool] = []
+    given: list[int] = []
+
+    @bench.app.durable(name="days")
+    async def days() -> str:
+        for day in range(3):
+            await Holdfast.step(f"mail {day}", str)
+            if is_new and Holdfast.patched("gifts"):
+                await Holdfast.step(f"gift {day}", given.append, day)
+            await Holdfast.wait_for_signal("next")
+        return "over"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(days)
+        await waits(bench, task)
+        is_new.append(True)
+        for day in range(1, 4):
+            await bench.app.send_signal(task, "next")
+
+            async def has_gone_on(day: int = day) -> bool:
+                return day == 3 or f"step mail {day}" in await journal(bench, task)
+
+            await until(has_gone_on)
+            if day < 3:
+                await waits(bench, task)
+        assert await task.result(timeout=30) == "over"
+    assert given == []

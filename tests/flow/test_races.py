@@ -288,6 +288,52 @@ async def test_what_follows_a_join_comes_before_what_comes_next(bench: Bench, en
     assert set(told) == {"open"}
 
 
+async def test_a_time_that_is_over_ends_what_would_be_over_with_it(bench: Bench) -> None:
+    @bench.app.durable(name="same", max_tries=1)
+    async def same() -> str:
+        try:
+            async with asyncio.timeout(0.3):
+                await Holdfast.sleep(0.3)
+        except TimeoutError:
+            return "over"
+        return "slept"
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(same)).result(timeout=30) == "over"
+
+
+async def test_what_fell_due_while_nobody_worked_comes_in_the_order_of_its_time(
+    bench: Bench,
+) -> None:
+    @bench.app.durable(name="many", max_tries=1)
+    async def many() -> list[str]:
+        seen: list[str] = []
+
+        async def slept(seconds: float) -> None:
+            await Holdfast.sleep(seconds)
+            seen.append(f"slept {seconds}")
+
+        async def limited(seconds: float) -> None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await Holdfast.sleep(seconds + 0.15)
+                seen.append("never")
+            except TimeoutError:
+                seen.append(f"over {seconds}")
+
+        await asyncio.gather(slept(1.7), limited(1.6), slept(1.5), limited(1.4), slept(1.3))
+        return seen
+
+    task = await bench.app.dispatch(many)
+    async with bench.worker():
+        await waits(bench, task)
+    await asyncio.sleep(2)  # all of them fall due meanwhile
+    async with bench.worker():
+        assert await task.result(timeout=30) == [
+            "slept 1.3", "over 1.4", "slept 1.5", "over 1.6", "slept 1.7",
+        ]  # fmt: skip
+
+
 async def test_a_timeout_that_is_not_reached_does_nothing(bench: Bench) -> None:
     @bench.app.durable(name="quick")
     async def quick(i: int) -> int:

@@ -365,3 +365,23 @@ async def test_a_step_that_ran_is_recorded_also_where_the_function_is_stopped_me
         assert await task.result(timeout=60) == 7
     assert ran == ["ran"]
     assert await bench.ends(task) == ["retry", "done"]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+async def test_a_step_that_hears_of_a_cancellation_of_somebody_else_has_failed(
+    bench: Bench, beside: bool
+) -> None:
+    async def hears() -> None:
+        other = asyncio.create_task(asyncio.sleep(60))
+        other.cancel()
+        await other
+
+    @bench.app.durable(name="flow", retry_policy=ONCE)
+    async def flow() -> None:
+        first = Holdfast.step("hears", hears)
+        await (asyncio.gather(first, Holdfast.step("other", str)) if beside else first)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        with pytest.raises(TaskFailed, match="CancelledError"):
+            await task.result(timeout=30)

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import takewhile
 from math import inf
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -147,12 +149,13 @@ class Arrivals:
         return None
 
     def _all_due(self) -> list[tuple[Ask, One | Recorded]]:
+        """In the order of their times, which may all be over after an outage. A timer comes by
+        itself: what it ends must not come beside it."""
         now = self._loop.time()
-        return [
-            (ask, One(-1 if ask.position is None else ask.position, "due"))
-            for ask in self._open.values()
-            if ask.due is not None and ask.due <= now
-        ]
+        due = [(ask.due, ask) for ask in self._open.values() if ask.due is not None]
+        over = [ask for at, ask in sorted(due, key=itemgetter(0)) if at <= now]
+        together = list(takewhile(lambda ask: ask.kind != "timer", over)) or over[:1]
+        return [(ask, One(-1 if ask.position is None else ask.position, "due")) for ask in together]
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 

@@ -175,7 +175,9 @@ class Asking(Flow):
                 else:
                     value = await self._in_thread(partial(function, *args, **kwargs), inside)
                 return Recorded(key, msgspec.Raw(encode(value)))
-            except (Exception, SystemExit, KeyboardInterrupt) as error:
+            except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_stopped():
+                    raise
                 errors.append(error)
                 return Recorded(key, failure=failure_of(error))
             finally:
@@ -228,6 +230,12 @@ class Asking(Flow):
         """End this run and begin the next, of the same task; never returns."""
         payload = self._host.function.signature.pack(args, kwargs)
         await self.start_anew(payload)
+
+
+def _is_stopped() -> bool:
+    """Whether whoever runs here was cancelled: else somebody else was, and it heard of it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _Makeup(NamedTuple):

@@ -92,8 +92,11 @@ class Flow(Ending):
         return made
 
     async def look(self, name: str, digest: str) -> Effect:
-        """What is known of a dispatch or a signal."""
+        """What is known of a dispatch or a signal. What it is done on the ground of is written
+        first: another run might come to something else."""
         await self.check_open()
+        if self._recording.decides:
+            await self._ours(self._recording.flush())
         branch = self.branch
         if self._faults.open:
             self._faults.acted(branch)
@@ -103,12 +106,17 @@ class Flow(Ending):
         self._effects.note(effect, value, decides=decides)
 
     def patched(self, name: str) -> bool:
+        """One answer for the whole run, however often it comes by."""
+        if name not in self._patches:
+            self._patches[name] = self._takes_the_new_way(name)
+        return self._patches[name]
+
+    def _takes_the_new_way(self, name: str) -> bool:
         key = Key("", f"patch {name}", "", 0)
-        if name in self._patches or self._history.value(key):
+        if self._history.value(key):
             return True
         if not self._history.has_passed(self._asked):
             return False
-        self._patches.add(name)
         self._recording.add(Recorded(key, result=msgspec.Raw(b"true"), what="value"), decides=True)
         return True
 

@@ -79,7 +79,7 @@ class Pump:
         self._missed: list[tuple[Ask, One]] = []  # recorded, and nobody waits for it any more
         self._raised: list[tuple[BaseException, Ask]] = []
         self._last_due: Ask | None = None  # the last one whose time was over
-        self._patches: set[str] = set()
+        self._patches: dict[str, bool] = {}
         self._given_up: list[UUID] = []
         self._gone: set[Key] = set()  # of asks that were given up
         self._doubts: tuple[int, float] | None = None
@@ -347,6 +347,8 @@ class Pump:
         if failed := [ask for ask, one in waiting if has_failed(ask.kind, one)]:
             self._faults.reached(failed, [ask for ask, _ in waiting])
         for ask, one in waiting:
+            if ask.done():  # given up by what a timer before it has ended
+                continue
             if one.how == "due" and ask.kind != "sleep":
                 self._last_due = ask
             ask.set_result(one)
