@@ -283,6 +283,7 @@ async def test_a_tell_outside_of_the_loop_is_dropped_with_a_word(keeper: Keeper,
     assert len(caplog.messages) == 1
 
 
+@pytest.mark.timeout(120)
 @everyone
 def test_it_works_on_uvloop(keeper: Any):
     async def scene() -> None:
