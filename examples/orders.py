@@ -52,9 +52,9 @@ async def fulfil(order: int) -> str:
     return await Holdfast.step("ship", act, order, "ship")
 
 
-async def place(count: str) -> None:
+async def place(count: int) -> None:
     async with Holdfast() as app:
-        for task in await app.dispatch_many([fulfil.call(n) for n in range(int(count))]):
+        for task in await app.dispatch_many([fulfil.call(n) for n in range(count)]):
             print(task.id)
 
 
@@ -63,7 +63,7 @@ async def work() -> None:
         await app.serve(queues=["orders"])
 
 
-async def show() -> None:
+def show() -> None:
     """How often each thing happened, for each order."""
     for (order, what), count in sorted(
         Counter((o["order"], o["what"]) for o in happened()).items()
@@ -72,5 +72,12 @@ async def show() -> None:
 
 
 if __name__ == "__main__":
-    command, *arguments = sys.argv[1:]
-    asyncio.run({"place": place, "worker": work, "show": show}[command](*arguments))
+    match sys.argv[1:]:
+        case ["place", count] if count.isdecimal():
+            asyncio.run(place(int(count)))
+        case ["worker"]:
+            asyncio.run(work())
+        case ["show"]:
+            show()
+        case _:
+            sys.exit(__doc__)

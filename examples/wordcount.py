@@ -1,4 +1,7 @@
-"""Map and reduce: the words of many files are counted, each file by a task of its own."""
+"""Map and reduce: the words of many files are counted, each file by a task of its own.
+
+python wordcount.py folder-with-text-files
+"""
 
 import asyncio
 import sys
@@ -35,4 +38,6 @@ async def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    asyncio.run(main(sys.argv[1]))

@@ -25,9 +25,9 @@ async def render(chart: int) -> str:
     return f"chart-{chart}.png by {current().worker_id}"
 
 
-async def submit(count: str) -> None:
+async def submit(count: int) -> None:
     async with app:
-        for task in await app.dispatch_many([render.call(n) for n in range(int(count))]):
+        for task in await app.dispatch_many([render.call(n) for n in range(count)]):
             print(task.id)
 
 
@@ -55,5 +55,12 @@ async def watch() -> None:
 
 
 if __name__ == "__main__":
-    command, *arguments = sys.argv[1:]
-    asyncio.run({"submit": submit, "worker": work, "watch": watch}[command](*arguments))
+    match sys.argv[1:]:
+        case ["submit", count] if count.isdecimal():
+            asyncio.run(submit(int(count)))
+        case ["worker", name]:
+            asyncio.run(work(name))
+        case ["watch"]:
+            asyncio.run(watch())
+        case _:
+            sys.exit(__doc__)

@@ -27,6 +27,7 @@ __all__ = [
     "Lanes",
     "LeaseCount",
     "LeaseView",
+    "Letters",
     "LimitKind",
     "LimitRecord",
     "News",
@@ -395,6 +396,14 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     tasks: list[Task]
     next: str | None
+
+
+class Letters(list[Task]):
+    """Dead letters, newest first. `next`: where the next page begins (None: no more)."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page.tasks)
+        self.next = page.next
 
 
 Cancelling = Literal["cancelled", "requested", "ended", "unknown"]

@@ -261,10 +261,6 @@ def task_id(task: AnyTask) -> UUID:
             raise InvalidInput(f"{task!r:.80} is not a task: give its handle or its id")
 
 
-class _Detail(msgspec.Struct):
-    traceback: str | None = None
-
-
 def result_of(task: UUID, ending: Ending, function: Function[..., Any, Any] | None) -> Any:
     """The value that a task came to, or the error that says why there is none."""
     match ending.status:
@@ -285,5 +281,4 @@ def result_of(task: UUID, ending: Ending, function: Function[..., Any, Any] | No
             failure = ending.failure
             if failure is None:
                 raise TaskFailed(task, "unknown", "no error was recorded")
-            detail = decode(failure.detail, _Detail) if failure.detail else _Detail()
-            raise TaskFailed(task, failure.type, failure.message, detail.traceback)
+            raise TaskFailed(task, failure.type, failure.message, failure.traceback)

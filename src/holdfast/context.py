@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
@@ -15,7 +16,9 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, TaskCancelled
 from holdfast.ids import chance, derived_id, new_uuid
 from holdfast.redaction import scrub
+from holdfast.sources import line_of
 from holdfast.tasks.lifecycle import Outcome
+from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Claimed
 
@@ -93,7 +96,7 @@ class Asking(Protocol):
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Any]: ...
 
-    def value(self, name: str, make: Callable[[], bytes]) -> bytes: ...
+    def value(self, kind: str, name: str, make: Callable[[], bytes]) -> bytes: ...
 
     def look(self, name: str, digest: str) -> Coroutine[Any, Any, "Effect"]:
         """What is known of something that is done in other tasks' lives, before it is done."""
@@ -282,24 +285,31 @@ class Context:
             )
         return self.keeper.transaction()
 
-    def now(self) -> datetime:
-        """The time, recorded with the next step or ask, and the same in every run from then on."""
-        wall: int = decode(self._recorded("now", lambda: encode(self.clock.wall())), int)
+    def now(self, name: str = "") -> datetime:
+        """The time, recorded with the next step or ask, and the same in every run from then on.
+        It is known again by its `name`, or by the line of code that it stands in."""
+        wall: int = decode(self._recorded("now", name, lambda: encode(self.clock.wall())), int)
         return _EPOCH + timedelta(microseconds=wall)
 
-    def random(self) -> float:
+    def random(self, name: str = "") -> float:
         """A number from 0 to 1, recorded as `now` is."""
-        found: float = decode(self._recorded("random", lambda: encode(chance())), float)
+        found: float = decode(self._recorded("random", name, lambda: encode(chance())), float)
         return found
 
-    def uuid(self) -> UUID:
+    def uuid(self, name: str = "") -> UUID:
         """A random id, recorded as `now` is."""
-        found: UUID = decode(self._recorded("uuid", lambda: encode(new_uuid())), UUID)
+        found: UUID = decode(self._recorded("uuid", name, lambda: encode(new_uuid())), UUID)
         return found
 
-    def _recorded(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def _recorded(self, kind: str, name: str, make: Callable[[], bytes]) -> bytes:
         flow = self.flow
-        return make() if flow is None else flow.value(name, make)
+        if flow is None:
+            return make()
+        if name:
+            return flow.value(kind, f"named {check_key(f'{kind} name', name)}"[:190], make)
+        caller = sys._getframe(2)
+        line = line_of(caller.f_code.co_filename, caller.f_lineno)
+        return flow.value(kind, f"in {line}"[:150], make)
 
     async def once(
         self,

@@ -126,13 +126,21 @@ class UnknownType(HoldfastError, LookupError):
 
     def __init__(self, type: str, known: Iterable[str], among: Iterable[str] = ()) -> None:
         self.type, self.known, self.among = type, tuple(sorted(known)), tuple(sorted(among))
+        super().__init__(self._told())
+
+    def _told(self) -> str:
+        if self.among:
+            return (
+                f"{self.type!r} could be any of {', '.join(self.among)}; say which, by its full "
+                "name and its version (what stands behind the @)"
+            )
+        told = f"no function is registered as {self.type!r}"
+        name, at, version = self.type.rpartition("@")
+        ends = (f":{self.type}", f".{self.type}")
+        if at and any(one == self.type or one.endswith(ends) for one in self.known):
+            return f"{told}; a version is said apart: {name}, and --version {version} (version=)"
         names = ", ".join(self.known) or "none; import the modules that hold your functions"
-        super().__init__(
-            f"{type!r} could be any of {', '.join(self.among)}; say which, by its full name and "
-            "its version (what stands behind the @)"
-            if self.among
-            else f"no function is registered as {type!r}; known are: {names}"
-        )
+        return f"{told}; known are: {names}"
 
 
 class UnknownWorker(HoldfastError, LookupError):
@@ -176,6 +184,8 @@ class StepFailed(TaskFailed):
     ) -> None:
         super().__init__(None, type, message)
         self.step, self.original = step, original
+        self.failure: Any = None  # as it is recorded, and what it meant for the function then
+        self.meaning: Any = None
         self.args = (f"step {step!r} failed with {type}: {message}",)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import update_wrapper
 from hashlib import sha256
+from types import CodeType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -12,9 +13,11 @@ import msgspec
 from holdfast.context import Asking, running
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.ids import new_id
+from holdfast.sources import remember
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.limits import Limit, Rate
 from holdfast.tasks.names import (
+    check_expires,
     check_instant,
     check_key,
     check_labels,
@@ -89,7 +92,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     expires: timedelta | None = None
     max_tries: int | None = None
     idempotency_key: str | None = None
-    unique: Literal["while_kept", "while_pending"] = "while_kept"
+    unique: Literal["while_kept", "while_pending"] | None = None
     conn: Any = None
 
 
@@ -103,6 +106,8 @@ class Function(Generic[P, T, R]):
         self.name, self.traits, self.wishes = name, traits, wishes
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
+        if isinstance(code := getattr(function, "__code__", None), CodeType):
+            remember(code.co_filename)
         if traits.concurrency_key and not self.signature.has(traits.concurrency_key):
             raise InvalidInput(
                 f"concurrency_key {traits.concurrency_key!r} is no argument of {self.signature}"
@@ -195,6 +200,14 @@ class Function(Generic[P, T, R]):
             tenant = parent.lane.tenant if tenant == "default" else tenant
             user_id = parent.user_id if user_id is None else user_id
         payload = self.signature.pack(args, kwargs)
+        check_expires(wishes.expires, wishes.delay)
+        key = wishes.idempotency_key or self._own_key(payload, args, kwargs)
+        if wishes.unique is not None and key is None:
+            name = getattr(self.function, "__name__", self.name)
+            raise InvalidInput(
+                f"unique={wishes.unique!r} needs a key to go by; write "
+                f'{name}.options(idempotency_key="order-7", unique={wishes.unique!r})'
+            )
         return Draft(
             id=new_id(),
             type=self.name,
@@ -212,8 +225,8 @@ class Function(Generic[P, T, R]):
             expires=wishes.expires,
             max_tries=wishes.max_tries,
             retry=traits.retry_policy,
-            key=wishes.idempotency_key or self._own_key(payload, args, kwargs),
-            unique=wishes.unique,
+            key=key,
+            unique=wishes.unique or "while_kept",
             fresh=None if wishes.idempotency_key or traits.runs_once else traits.cached,
             concurrency_key=self._concurrency_key(args, kwargs),
         )

@@ -33,7 +33,7 @@ class Redaction:
         if isinstance(hidden, dict) and isinstance(hidden.get("args"), list):
             args = hidden["args"]
             hidden["args"] = [
-                HIDDEN if places is None or self._is_secret(name) else arg
+                HIDDEN if places is None or self.is_secret(name) else arg
                 for arg, name in _placed(args, places or ())
             ]
         return data if hidden == value else msgspec.json.encode(hidden)
@@ -48,7 +48,7 @@ class Redaction:
         found = set(self._texts(value, inside=False))
         if isinstance(value, dict) and isinstance(value.get("args"), list):
             for arg, name in _placed(value["args"], places or ()):
-                inside = places is None or self._is_secret(name)
+                inside = places is None or self.is_secret(name)
                 found |= set(self._texts(arg, inside=inside))
         return frozenset(text for text in found if len(text) >= _LEAST)
 
@@ -56,7 +56,7 @@ class Redaction:
         match value:
             case dict():
                 return {
-                    name: HIDDEN if self._is_secret(name) else self._hidden(inner)
+                    name: HIDDEN if self.is_secret(name) else self._hidden(inner)
                     for name, inner in value.items()
                 }
             case list():
@@ -67,7 +67,7 @@ class Redaction:
         match value:
             case dict():
                 for name, inner in value.items():
-                    yield from self._texts(inner, inside=inside or self._is_secret(name))
+                    yield from self._texts(inner, inside=inside or self.is_secret(name))
             case list():
                 for inner in value:
                     yield from self._texts(inner, inside=inside)
@@ -76,7 +76,8 @@ class Redaction:
             case int() | float() if inside and not isinstance(value, bool):
                 yield str(value)
 
-    def _is_secret(self, name: Any) -> bool:
+    def is_secret(self, name: Any) -> bool:
+        """Whether it is the name of a field that is hidden."""
         return isinstance(name, str) and _plain(name) in self._names
 
 

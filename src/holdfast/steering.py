@@ -136,10 +136,13 @@ class Views(Protocol):
         older_than: timedelta | None = None,
         tenant: str | None = None,
         worker: str | None = None,
+        after: tuple[datetime, UUID] | None = None,
         limit: int = 500,
     ) -> list[LeaseView]:
-        """`lapsed`: only those past their end; `older_than`: only attempts that run for longer;
-        `worker`: only what the workers of this name, or the one with this id, hold."""
+        """Those that end first at the top. `lapsed`: only those past their end; `older_than`: only
+        attempts that run for longer; `worker`: only what the workers of this name, or the one with
+        this id, hold. `after`: go on behind the one with this end and task; what was renewed since
+        comes again."""
         ...
 
     async def lease_counts(self, *, tenant: str | None = None) -> dict[int, LeaseCount]:

@@ -20,9 +20,12 @@ from holdfast import (
     current,
     durable,
 )
+from holdfast.app import operating
 from holdfast.app.home import plain_url
 from holdfast.errors import HoldfastError, StoreUnreachable
+from holdfast.stores.opening import open_store
 from tests.app.conftest import until
+from tests.contract.acts import claim
 
 
 @durable
@@ -100,6 +103,35 @@ async def test_dead_letters_are_listed_replayed_and_discarded(serving):
         assert await app.list_dead_letters() == []
         with pytest.raises(UnknownTask):
             await task.state()
+
+
+async def test_dead_letters_are_walked_page_by_page(serving):
+    async with serving(max_concurrency=10) as app:
+        for task in await app.dispatch_many([fail.call(str(i)) for i in range(5)]):
+            with pytest.raises(TaskFailed):
+                await task.result(timeout=60)
+        whole = await app.list_dead_letters()
+        assert whole.next is None
+        first = await app.list_dead_letters(limit=3)
+        rest = await app.list_dead_letters(limit=3, cursor=first.next)
+        assert ([*first, *rest], len(whole), rest.next) == (whole, 5, None)
+
+
+async def test_all_leases_are_answered_or_as_many_as_wanted(url, monkeypatch):
+    monkeypatch.setattr(operating, "_PAGE", 2)
+    async with Holdfast.bootstrap(url) as app:
+        await app.dispatch_many([add.call(i) for i in range(5)])
+        store = await open_store(url)
+        await claim(store, 5)
+        await store.close()
+        whole = await app.active_leases()
+        assert len({lease.task for lease in whole}) == 5
+        assert whole == sorted(whole, key=lambda lease: lease.lease_timeout)
+        assert [lease.task for lease in await app.active_leases(limit=3)] == [
+            lease.task for lease in whole[:3]
+        ]
+        with pytest.raises(InvalidInput, match="page"):
+            await app.active_leases(limit=0)
 
 
 async def test_a_task_that_has_not_started_never_starts_once_cancelled(serving):

@@ -17,6 +17,11 @@ async def charge(order: int) -> int:
     return order
 
 
+@Holdfast.durable(name="mistakes:once", idempotent=True)
+async def once(order: int) -> int:
+    return order
+
+
 @Holdfast.durable(name="mistakes:nothing")
 async def nothing() -> int:
     return None  # type: ignore[return-value]
@@ -44,6 +49,44 @@ async def test_what_is_dispatched_together_are_calls(url, wrong):
         with pytest.raises(InvalidInput, match=r"write f\.call\(7\) for each"):
             await app.dispatch_many([charge.call(1), wrong()])
         assert await app.queue_depth() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        (
+            {"delay": "1h", "expires": "1m"},
+            "before its delay of 1:00:00 is over",
+        ),
+        ({"delay": "1h", "expires": "1h"}, "longer expires"),
+        ({"unique": "while_pending"}, r'write charge.options\(idempotency_key="order-7", unique='),
+        ({"unique": "while_kept"}, "needs a key to go by"),
+    ],
+    ids=["expires before its time", "and just then", "unique without a key", "and however long"],
+)
+async def test_options_that_make_no_sense_together_are_refused(url, options, advice):
+    async with Holdfast(url) as app:
+        with pytest.raises(InvalidInput, match=advice):
+            await app.dispatch(charge.options(**options), 7)
+        with pytest.raises(InvalidInput, match=advice):
+            await app.dispatch_many([charge.call(1), charge.options(**options).call(7)])
+        assert await app.queue_depth() == 0
+
+
+async def test_options_that_make_sense_together_are_not_refused(url):
+    async with Holdfast(url) as app:
+        await app.dispatch(charge.options(delay="1m", expires="1h"), 7)
+        await app.dispatch(charge.options(delay=0, expires=0), 7)
+        await app.dispatch(charge.options(unique="while_pending", idempotency_key="k"), 7)
+        await app.dispatch(once.options(unique="while_pending"), 7)
+        assert await app.queue_depth() == 4
+
+
+async def test_an_edit_that_makes_no_sense_is_refused(url):
+    async with Holdfast(url) as app:
+        task = await app.dispatch(charge, 7)
+        with pytest.raises(InvalidInput, match="longer expires"):
+            await app.edit(task, delay="1h", expires="1m")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import shlex
 import time
 
 import pytest
@@ -48,6 +49,18 @@ def test_dead_letters_are_listed_one_by_one_and_in_groups(scene: Scene):
     (row,) = csv.DictReader(io.StringIO(scene.says("dead-letter", "ls", "-o", "csv")))
     assert row["last_error"] == r"'=it \x1b[31mbroke"
     assert scene.shell.fails(2, "dead-letter", "ls", "--groups", "--queue", "x")
+
+
+def test_dead_letters_are_listed_page_by_page(scene: Scene):
+    failed(scene, 2)
+    whole = [letter["id"] for letter in json.loads(scene.says("dead-letter", "ls", "-o", "json"))]
+    first = scene.shell.run("dead-letter", "ls", "-o", "json", "--limit", "2")
+    (cursor,) = shlex.split(first.stderr.partition("there are more: --cursor ")[2])
+    rest = scene.shell.run("dead-letter", "ls", "-o", "json", "--cursor", cursor)
+    found = [letter["id"] for said in (first, rest) for letter in json.loads(said.stdout)]
+    assert (found, len(whole)) == (whole, 3)
+    assert "more" not in rest.stderr
+    assert scene.shell.fails(2, "dead-letter", "ls", "--groups", "--cursor", cursor)
 
 
 def test_lists_are_filtered_by_their_error_and_time(scene: Scene):

@@ -59,6 +59,8 @@ def test_a_time_without_a_zone_is_local_time(shell: Shell):
         (2, ["shop:add", "--kwargs", "[1]"], "JSON object"),
         (2, ["shop:add", "1", "--run-at", "noon"], "2030-12-31T08:00"),
         (2, ["shop:add", "1", "--delay", "1h", "--run-at", "2030-12-31T08:00"], "instead of a"),
+        (2, ["t", "--delay", "1h", "--expires", "1m"], "give a longer expires"),
+        (2, ["add", "1", "--app", "shop", "--delay", "1h", "--expires", "1m"], "longer expires"),
         (2, ["add", "1", "2", "3", "--app", "shop"], "add(a: int, b: int = 0) -> int"),
         (2, ["add", '"1"', "--app", "shop"], "add(a: int, b: int = 0) -> int"),
         (2, ["no type", "1"], "type"),
@@ -107,6 +109,11 @@ if os.environ.get("ALSO"):
     assert shell.says(*call, *app) == '"hello you"'
     told = shell.fails(2, "enqueue", "shop:greet", '"you"')
     assert "the workers know shop:greet@1, and none without a version; say which" in told
+    told = shell.fails(2, "enqueue", "shop:greet@1", '"you"')
+    assert "write shop:greet --version 1" in told
+    for name in ("greet", "shop:greet"):
+        told = shell.fails(3, "enqueue", f"{name}@1", '"you"', *app)
+        assert f"a version is said apart: {name}, and --version 1" in told
     known = shell.run("enqueue", "shop:greet", '"you"', "--version", "1", "--wait")
     assert known.stdout == '"hello you"\n'
     with_one.send(signal.SIGTERM)
@@ -119,6 +126,13 @@ if os.environ.get("ALSO"):
     told = shell.fails(3, "enqueue", "add", "1", *app)
     assert "'add' could be any of mail:add, shop:add; say which, by its full name" in told
     assert shell.says("enqueue", "shop:add", "1", "--wait", *app) == "1"
+
+
+def test_where_nobody_knows_the_function_an_at_in_its_name_is_asked_about(shell: Shell):
+    done = shell.run("enqueue", "other:thing@2")
+    assert done.returncode == 0
+    assert "a version is said apart: --version 2" in done.stderr
+    assert "version" not in shell.run("enqueue", "other:thing", "--version", "2").stderr
 
 
 def test_waiting_ends_with_the_result_the_failure_or_the_time(either: Shell):

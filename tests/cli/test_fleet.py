@@ -1,9 +1,13 @@
 """`holdfast worker --processes`: a parent that keeps so many."""
 
+import asyncio
 import os
 import re
 import signal
+import subprocess
+import sys
 
+from holdfast.cli.fleet import Fleet
 from tests.cli.shell import Running, Shell, until
 
 
@@ -57,3 +61,16 @@ def test_what_no_child_can_mend_ends_the_parent_with_its_code(shell: Shell):
     assert "no module 'nix'" in shell.fails(10, "worker", "--app", "nix", "--processes", "2")
     missing = ("--store", "sqlite:///no/such/folder/x.db")
     shell.fails(4, "worker", "--app", "shop", "--processes", "2", *missing)
+
+
+async def test_a_signal_does_not_take_a_childs_exit_code_from_who_waits_for_it(monkeypatch):
+    def taken(child: "subprocess.Popen[bytes]") -> None:
+        raise AssertionError("it looked, and the exit code would be gone")
+
+    fleet = Fleet(1, lambda _: [sys.executable, "-c", "import time; time.sleep(600)"])
+    child = await fleet._start(1)
+    monkeypatch.setattr(subprocess.Popen, "poll", taken)
+    fleet._drain()
+    async with asyncio.timeout(60):
+        assert await child.wait() == -signal.SIGTERM
+    fleet._tell(signal.SIGTERM)  # it has ended: nobody is told

@@ -119,6 +119,15 @@ def test_leases_are_listed_with_the_time_left(scene: Scene):
     assert [len(json.loads(look)) for look in looks] == [2, 2]
 
 
+def test_where_there_are_more_leases_than_wanted_it_is_said(scene: Scene):
+    lapsed(scene)
+    whole = json.loads(scene.says("leases", "ls", "-o", "json"))
+    few = scene.shell.run("leases", "ls", "-o", "json", "--limit", "1")
+    assert [lease["task_id"] for lease in json.loads(few.stdout)] == [whole[0]["task_id"]]
+    assert "there are more: --limit 10" in few.stderr
+    assert "more" not in scene.shell.run("leases", "ls", "--limit", "2").stderr
+
+
 def test_what_a_dead_worker_held_is_taken_back(scene: Scene):
     task = lapsed(scene)
     assert scene.says("recover", "--dry-run") == task

@@ -25,11 +25,35 @@ async def order(n: int) -> int:
     return c + d + await Holdfast.wait_for_signal("approved", type=int)
 """
 
+SYNC = """
+from holdfast import Holdfast
+
+app = Holdfast()
+
+
+@app.durable
+async def double(n: int) -> int:
+    return 2 * n
+
+
+@app.durable
+def order(n: int) -> int:
+    a = Holdfast.run(double(n))
+    b = Holdfast.run(Holdfast.step("add", lambda x: x + 1, a))
+    c, d = Holdfast.run(double.map([b, b + 1]))
+    return c + d + Holdfast.run(Holdfast.wait_for_signal("approved", type=int))
+"""
+
 NOBODY = "01890000-0000-7000-8000-000000000000"
 EDITS = {
     "renamed": ('"add"', '"plus"'),
     "removed": ("await double(n)", "2 * n"),
     "other arguments": ("double(b + 1)", "double(b + 2)"),
+}
+SYNC_EDITS = {
+    "renamed": ('"add"', '"plus"'),
+    "removed": ("Holdfast.run(double(n))", "2 * n"),
+    "other arguments": ("[b, b + 1]", "[b, b + 2]"),
 }
 
 
@@ -46,8 +70,8 @@ def served(shell: Shell, task: str, status: str) -> None:
     assert worker.end() == 0
 
 
-def begun(shell: Shell) -> str:
-    write(shell, "market.py", APP)
+def begun(shell: Shell, app: str = APP) -> str:
+    write(shell, "market.py", app)
     task = shell.says("enqueue", "--app", "market", "order", "5")
     served(shell, task, "waiting")
     return task
@@ -68,6 +92,35 @@ def test_a_run_is_shown_exported_and_checked_against_changed_code(either: Shell)
         assert "recorded, not asked" in told, name
     write(either, "market.py", APP + "    # and one more line\n")
     assert "fits" in either.says("flows", "check", "run.json", "--app", "market")
+
+
+def test_a_run_of_a_sync_function_is_checked_too(shell: Shell):
+    task = begun(shell, SYNC)
+    write(shell, "run.json", shell.says("flows", "export", task))
+    told = shell.says("flows", "check", "run.json", "--app", "market")
+    assert "fits run.json: it waits for signal approved" in told
+    for name, (old, new) in SYNC_EDITS.items():
+        write(shell, "market.py", SYNC.replace(old, new))
+        told = shell.fails(5, "flows", "check", "run.json", "--app", "market")
+        assert "recorded, not asked" in told, name
+
+
+def test_a_parked_function_is_shown_with_its_difference_line_by_line(either: Shell):
+    task = begun(either)
+    write(either, "market.py", APP.replace('"add"', r'"pl\x1b[31mus"'))
+    either.says("flows", "signal", task, "approved", "100")
+    reason = f"select 1 as n from tasks where id = '{task}' and reason like 'parked%'"
+    worker = either.start("worker", "--app", "market", "--poll-min", "0.05")
+    until(lambda: bool(either.rows(reason)), "parked")
+    worker.send(signal.SIGTERM)
+    assert worker.end() == 0
+    lines = either.says("tasks", "show", task).splitlines()
+    parked = "parked: the code does not ask for what is recorded of this run"
+    assert f"status\twaiting ({parked})" in lines
+    why = lines.index(f"why: it waits: {parked}")
+    assert lines[why + 1].startswith("     - recorded, not asked: step add")
+    assert r"     + asked, not recorded: step pl\x1b[31mus" in lines[why:]
+    assert not any("\\x0a" in line or "\x1b" in line for line in lines)
 
 
 def test_a_signal_from_the_shell_is_heard(either: Shell):

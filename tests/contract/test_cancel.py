@@ -152,10 +152,11 @@ async def _only_request(keeper, id) -> None:
     await keeper.driver.call("request_cancel", ids=[id])
 
 
-async def test_a_task_whose_cancel_was_cut_short_is_claimed_as_cancelled(store, keeper):
+@pytest.mark.parametrize("want", [1, 5])
+async def test_a_task_whose_cancel_was_cut_short_is_claimed_as_cancelled(store, keeper, want):
     id = await put_one(store)
     await _only_request(keeper, id)
-    claimed = await claim_one(store)
+    (claimed,) = await claim(store, want)
     assert (claimed.lease.task, claimed.cancel_requested) == (id, True)
     await finish(store, claimed, CANCELLED)
 

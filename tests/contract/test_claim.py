@@ -354,6 +354,28 @@ async def test_an_ended_task_that_stands_in_its_lane_does_not_end_twice(store, k
     assert await status_of(store, second) is TaskStatus.FAILED
 
 
+@pytest.mark.parametrize("want", [1, 2, 100])
+@pytest.mark.parametrize("others", [0, 3])
+async def test_a_row_of_a_task_that_was_forgotten_is_no_task(store, keeper, clock, want, others):
+    stray = await put_one(store)
+    await _duplicate(keeper, stray)
+    await finish(store, await claim(store, 1))
+    await clock.advance(5)
+    assert await store.cleanup(seconds(1)) == 1
+    ids = await put(store, others)
+    grant = new_grant()
+    taken = {*ids_of(await claim(store, want, grant=grant))}
+    taken |= {*ids_of(await claim(store, want, grant=grant))}  # once more after a lost answer
+    assert {*ids_of(await store.claimed(worker=WORKER, grant=grant))} == taken
+    taken |= {*ids_of(await claim(store))}
+    assert taken == {*ids}
+    await clock.advance(100)
+    await store.recover()
+    assert {*ids_of(await claim(store))} == {*ids}
+    for table in ("ready", "lease", "attempt"):
+        await keeper.peek(f"delete from {table} where id = {keeper.literal(stray)}")
+
+
 async def _duplicate(keeper, id) -> None:
     """A fault that no verb makes: a second row in the lane."""
     rest = "id, lane, fence, np, tries, alone, child, key"

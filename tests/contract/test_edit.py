@@ -158,8 +158,10 @@ async def test_a_retry_that_waits_keeps_its_tries(store):
 async def test_tries_are_never_fewer_than_it_has_had(store, dump):
     id = await put_one(store, max_tries=5)
     seen = await store.get(id)
-    for _ in range(2):
-        await finish(store, await claim_one(store), retry())
+    await finish(store, await claim_one(store), retry())
+    with pytest.raises(InvalidInput, match="tried once already"):
+        await store.edit(id, Edit(max_tries=1))
+    await finish(store, await claim_one(store), retry())
     before = await dump()
     for fewer in (1, 2):
         with pytest.raises(InvalidInput, match="tried 2 times already"):

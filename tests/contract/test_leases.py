@@ -343,3 +343,17 @@ async def test_a_running_task_names_its_worker(store):
     id = await put_one(store)
     await ask(store)
     assert (await store.get(id)).locked_by == "host-a:17"
+
+
+async def test_leases_are_walked_page_by_page_those_that_end_first_at_the_top(store):
+    for length in (60, 20, 40, 40, 40):
+        await put_one(store)
+        await claim_one(store, lease=seconds(length))
+    whole = await store.leases()
+    assert [round(view.seconds_left, -1) for view in whole] == [20, 40, 40, 40, 60]
+    assert await store.leases(after=(whole[1].lease_timeout, whole[1].task)) == whole[2:]
+    walked, after = [], None
+    while page := await store.leases(after=after, limit=1):
+        walked += page
+        after = page[-1].lease_timeout, page[-1].task
+    assert walked == whole

@@ -283,7 +283,7 @@ async def test_leases_are_seen_and_recovered(
     id = await submit(desk)
     store = (await app.home.client()).store
     await claim_all(app)
-    (lease,) = await desk.leases()
+    (lease,) = (await desk.leases()).data
     assert (lease.task_id, lease.queue, lease.fence) == (id, "money", 1)
     assert lease.seconds_left > 0
     assert (await desk.recover()).recovered == 0, "it is held"

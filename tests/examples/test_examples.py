@@ -322,3 +322,13 @@ async def address(server: Any) -> str:
         if found := re.search(r"running on (http://[\d.:]+)", line):
             return found[1]
     raise AssertionError("it ended before it listened")
+
+
+@pytest.mark.parametrize("script", ["orders.py", "render/render.py", "wordcount.py"])
+@pytest.mark.parametrize("arguments", [(), ("dance", "now"), ("place", "some")], ids=str)
+async def test_who_calls_an_example_wrongly_is_told_how(start: Start, script, arguments):
+    process = start(script, *arguments)
+    said = await ended(process)
+    assert process.returncode == 1
+    assert f"\npython {script.rpartition('/')[2]} " in said
+    assert "Traceback" not in said

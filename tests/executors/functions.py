@@ -397,6 +397,12 @@ def log(text: str, times: int = 1) -> None:
 
 
 @durable
+def log_extra(key: str, size: int = 0) -> None:
+    extra = {"order": 7, "url": f"https://x/?key={key}", "password": "x", "pid": {1, 2}}
+    logging.getLogger("tests.child").info("sent", extra=extra | {"much": "x" * size})
+
+
+@durable
 def log_and_crash() -> None:
     logging.getLogger("tests.child").error("last words")
     os._exit(3)

@@ -1,5 +1,6 @@
 """Log records of child processes are handled by their worker, with the task's fields."""
 
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 
@@ -48,6 +49,22 @@ async def test_records_of_a_child_reach_the_workers_handlers_with_their_task(exe
     assert "ValueError: no" in broke.exc_text
     assert "ValueError: no" in JsonFormatter().format(broke)
     assert "ValueError: no" in logging.Formatter().format(broke)
+
+
+async def test_what_a_child_gives_as_extra_is_kept_without_secrets(executor, caplog):
+    caplog.set_level(logging.INFO)
+    context = attempt(functions.log_extra, "hunter2hunter2")
+    context.secrets = lambda: frozenset({"hunter2hunter2"})
+    await within(executor.run(functions.log_extra, context))
+    (record,) = told(caplog)
+    line = json.loads(JsonFormatter().format(record))
+    assert "hunter2" not in str(vars(record))
+    assert (line["order"], line["url"]) == (7, "https://x/?key=[hidden]")
+    assert (line["password"], line["pid"]) == ("[hidden]", [1, 2])
+    caplog.clear()
+    await within(executor.run(functions.log_extra, attempt(functions.log_extra, "k", 9000)))
+    (record,) = told(caplog)
+    assert vars(record)["extra"].startswith("left out: 9,")
 
 
 async def test_levels_are_those_of_the_worker_call_by_call(executor, caplog):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, RetryPolicy, TaskFailed
+from holdfast import Holdfast, RetryPolicy, TaskCancelled, TaskFailed
 from holdfast.errors import InvalidInput
 from holdfast.testing import AppUnderTest
-from tests.flow.acts import number_of
-from tests.work.bench import Bench
+from tests.flow.acts import journal, number_of
+from tests.work.bench import Bench, until
 
 
 async def test_the_same_call_runs_once_also_when_many_ask_at_once(bench: Bench) -> None:
@@ -138,3 +138,37 @@ def test_what_cannot_be_kept_is_refused(wrong: dict[str, Any]) -> None:
 
         @app.durable(name="rate", **wrong)
         async def rate() -> None: ...
+
+
+async def test_who_waits_for_a_result_that_another_gave_up_gets_one_of_its_own(
+    bench: Bench,
+) -> None:
+    """The child was the other's, and is cancelled with it."""
+    ran: list[int] = []
+    go = asyncio.Event()
+
+    @bench.app.durable(name="rate", cached=True)
+    async def rate() -> int:
+        ran.append(1)
+        await go.wait()
+        return 7
+
+    @bench.app.durable(name="parent")
+    async def parent(i: int) -> int:
+        return max(await asyncio.gather(*(rate() for _ in range(i))))
+
+    async with bench.worker():
+        first = await bench.app.dispatch(parent, 1)
+        await until(lambda: ran)
+        second = await bench.app.dispatch(parent, 2)
+
+        async def asked() -> bool:
+            return "holder" in await journal(bench, second)
+
+        await until(asked)
+        await bench.app.cancel(first)
+        await until(lambda: len(ran) == 2)
+        go.set()
+        assert await second.result(timeout=30) == 7
+        with pytest.raises(TaskCancelled):
+            await first.result(timeout=30)

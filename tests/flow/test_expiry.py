@@ -46,7 +46,10 @@ async def test_a_function_that_sleeps_past_its_time_ends(bench: Bench, nap: floa
             await task.result(timeout=SOON)
 
 
-async def test_the_children_of_an_expired_function_are_cancelled(bench: Bench) -> None:
+@pytest.mark.parametrize("is_down", [False, True], ids=["in memory", "put down"])
+async def test_the_children_of_an_expired_function_are_cancelled(
+    bench: Bench, no_linger: None, is_down: bool
+) -> None:
     inside = asyncio.Event()
 
     @bench.app.durable
@@ -58,7 +61,8 @@ async def test_the_children_of_an_expired_function_are_cancelled(bench: Bench) -
     async def parent() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(endless())
-            await asyncio.sleep(600)  # it stays in memory
+            if not is_down:
+                await asyncio.sleep(600)
 
     async with bench.worker():
         task = await bench.app.dispatch(parent)
@@ -70,7 +74,7 @@ async def test_the_children_of_an_expired_function_are_cancelled(bench: Bench) -
             tasks = (await bench.app.list_tasks(type=endless.name)).tasks
             return [one.status for one in tasks] == ["cancelled"]
 
-        await until(cancelled)
+        await until(cancelled, within=SOON)
 
 
 async def test_a_child_that_nobody_serves_wakes_its_parent_when_it_expires(

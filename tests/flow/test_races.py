@@ -1,6 +1,7 @@
 """Branches side by side. What raced once races the same way again."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -178,78 +179,6 @@ async def test_steps_that_end_together_reach_the_function_one_after_the_other(
     assert told == [found, found]
 
 
-async def test_a_timeout_gives_up_the_child_and_replays_as_a_timeout(bench: Bench) -> None:
-    told: list[str] = []
-
-    @bench.app.durable(name="never")
-    async def never(how: str) -> None:
-        await asyncio.Event().wait()
-
-    @bench.app.durable(name="root", retry_policy=SOON)
-    async def root() -> str:
-        try:
-            await asyncio.wait_for(never("wait_for"), 0.2)
-        except TimeoutError:
-            told.append("wait_for")
-        try:
-            async with asyncio.timeout(0.2):
-                await never("timeout")
-        except TimeoutError:
-            told.append("timeout")
-        try:
-            async with Holdfast.timeout("0.2s"):
-                await Holdfast.sleep("1d")
-        except TimeoutError:
-            told.append("sleep")
-        if len(told) < 5:
-            raise ValueError("once more")
-        return "over"
-
-    async with bench.worker():
-        task = await bench.app.dispatch(root)
-        assert await task.result(timeout=60) == "over"
-
-        async def cancelled() -> bool:
-            found = (await bench.app.list_tasks(type="never")).tasks
-            return [one.status for one in found] == ["cancelled"] * 2
-
-        await until(cancelled)
-    assert set(told) == {"wait_for", "timeout", "sleep"}
-
-
-async def test_what_was_asked_within_a_timeout_is_asked_again_before_it_is_over(
-    bench: Bench,
-) -> None:
-    """In a replay the timer is the next thing that comes: but not before its block has begun."""
-    told: list[list[str]] = []
-
-    @bench.app.durable(name="never")
-    async def never(i: int) -> None:
-        await asyncio.Event().wait()
-
-    @bench.app.durable(name="root", retry_policy=SOON)
-    async def root() -> str:
-        seen = ["begun"]
-        try:
-            async with asyncio.timeout(0.2):
-                seen.append("inside")
-                await asyncio.sleep(0)
-                seen.append("asks")
-                await asyncio.gather(never(1), never(2))
-        except TimeoutError:
-            seen.append("over")
-        told.append(seen)
-        await Holdfast.step("kept", list, seen)
-        if len(told) < 2:
-            raise ValueError("once more")
-        return "done"
-
-    async with bench.worker():
-        task = await bench.app.dispatch(root)
-        assert await task.result(timeout=30) == "done"
-    assert told[0] == told[-1] == ["begun", "inside", "asks", "over"]
-
-
 @pytest.mark.parametrize("ends", ["last", "is given up"])
 async def test_what_follows_a_join_comes_before_what_comes_next(bench: Bench, ends: str) -> None:
     told: list[str] = []
@@ -286,86 +215,6 @@ async def test_what_follows_a_join_comes_before_what_comes_next(bench: Bench, en
         task = await bench.app.dispatch(root)
         assert await task.result(timeout=30) == ("came" if ends == "last" else "given up")
     assert set(told) == {"open"}
-
-
-async def test_a_time_that_is_over_ends_what_would_be_over_with_it(bench: Bench) -> None:
-    @bench.app.durable(name="same", max_tries=1)
-    async def same() -> str:
-        try:
-            async with asyncio.timeout(0.3):
-                await Holdfast.sleep(0.3)
-        except TimeoutError:
-            return "over"
-        return "slept"
-
-    async with bench.worker():
-        assert await (await bench.app.dispatch(same)).result(timeout=30) == "over"
-
-
-async def test_what_fell_due_while_nobody_worked_comes_in_the_order_of_its_time(
-    bench: Bench,
-) -> None:
-    @bench.app.durable(name="many", max_tries=1)
-    async def many() -> list[str]:
-        seen: list[str] = []
-
-        async def slept(seconds: float) -> None:
-            await Holdfast.sleep(seconds)
-            seen.append(f"slept {seconds}")
-
-        async def limited(seconds: float) -> None:
-            try:
-                async with asyncio.timeout(seconds):
-                    await Holdfast.sleep(seconds + 0.15)
-                seen.append("never")
-            except TimeoutError:
-                seen.append(f"over {seconds}")
-
-        await asyncio.gather(slept(1.7), limited(1.6), slept(1.5), limited(1.4), slept(1.3))
-        return seen
-
-    task = await bench.app.dispatch(many)
-    async with bench.worker():
-        await waits(bench, task)
-    await asyncio.sleep(2)  # all of them fall due meanwhile
-    async with bench.worker():
-        assert await task.result(timeout=30) == [
-            "slept 1.3", "over 1.4", "slept 1.5", "over 1.6", "slept 1.7",
-        ]  # fmt: skip
-
-
-async def test_a_timeout_that_is_not_reached_does_nothing(bench: Bench) -> None:
-    @bench.app.durable(name="quick")
-    async def quick(i: int) -> int:
-        return i
-
-    @bench.app.durable(name="root")
-    async def root() -> int:
-        async with asyncio.timeout(600):
-            return await asyncio.wait_for(quick(1), 600) + await quick(2)
-
-    async with bench.worker():
-        task = await bench.app.dispatch(root)
-        assert await task.result(timeout=60) == 3
-
-
-async def test_a_timeout_around_what_was_begun_before_outlives_being_put_down(
-    bench: Bench,
-) -> None:
-    @bench.app.durable(name="root")
-    async def root() -> str:
-        waiting = asyncio.create_task(Holdfast.wait_for_signal("never"))
-        await Holdfast.step("meanwhile", str, "x")
-        try:
-            async with asyncio.timeout(1.5):
-                await asyncio.shield(waiting)
-        except TimeoutError:
-            return "timeout"
-        return "no"
-
-    async with bench.worker():
-        task = await bench.app.dispatch(root)
-        assert await task.result(timeout=30) == "timeout"
 
 
 async def test_concurrent_branches_keep_their_own_values(bench: Bench) -> None:
@@ -484,31 +333,6 @@ async def test_a_failing_step_beside_others_runs_again_and_the_others_do_not(
     assert sorted(ran) == ["a", "b", "bad", "bad"]
 
 
-async def test_a_plain_sleep_stays_what_it_is(bench: Bench) -> None:
-    """What is recorded behind it is not missed too early when the function is replayed."""
-    attempts: list[int] = []
-
-    async def slowly() -> str:
-        await asyncio.sleep(0.3)
-        return str(await Holdfast.step("after", str, "x"))
-
-    @bench.app.durable(name="root", retry_policy=SOON)
-    async def root() -> list[Any]:
-        attempts.append(1)
-        found = await asyncio.gather(slowly(), Holdfast.step("at once", str, "y"))
-        if len(attempts) == 1:
-            raise ValueError("once more")
-
-        async def more() -> str:
-            return str(await Holdfast.step("new", str, "z"))
-
-        return [*found, *await asyncio.gather(more())]
-
-    async with bench.worker():
-        task = await bench.app.dispatch(root)
-        assert await task.result(timeout=60) == ["x", "y", "z"]
-
-
 async def test_a_plain_function_that_makes_asyncio_tasks_pays_for_no_flow(bench: Bench) -> None:
     async def one() -> int:
         await asyncio.sleep(0)
@@ -551,3 +375,77 @@ async def test_branches_that_are_older_than_the_first_ask_are_known_again(
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=60) == [11, 22]
     assert number_of(bench, "child") == 4
+
+
+async def test_whatever_is_completed_next_comes_from_where_it_was_asked(bench: Bench) -> None:
+    """`as_completed` makes its tasks in no order: they are known again all the same."""
+    attempts: list[int] = []
+
+    async def work(i: int) -> int:
+        await Holdfast.sleep(0.01 * i)
+        return int(await Holdfast.step("same", lambda: i))
+
+    @bench.app.durable(name="double")
+    async def double(i: int) -> int:
+        return 2 * i
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[list[int]]:
+        attempts.append(1)
+        litter = [object() for _ in range(len(attempts) * 7)]  # other addresses each time
+        found = [await one for one in asyncio.as_completed([work(i) for i in range(5, 0, -1)])]
+        calls = [double(i) for i in range(10)]
+        children = [await one for one in asyncio.as_completed(calls)]
+        if len(attempts) < 3:
+            raise ValueError("once more")
+        return [found, sorted(children), [len(litter)]]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        found = await task.result(timeout=30)
+    assert sorted(found[0]) == [1, 2, 3, 4, 5]
+    assert found[1] == list(range(0, 20, 2))
+    assert number_of(bench, "double") == 10
+
+
+async def test_the_time_of_as_completed_outlives_being_put_down(bench: Bench) -> None:
+    @bench.app.durable(name="root")
+    async def root() -> str:
+        waits = [Holdfast.wait_for_signal("never"), Holdfast.wait_for_signal("nor this")]
+        try:
+            for one in asyncio.as_completed(waits, timeout=1.5):
+                await one
+        except TimeoutError:
+            return "timeout"
+        return "no"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=20) == "timeout"
+
+
+async def test_a_step_sees_the_variables_of_the_code_that_asks_for_it(bench: Bench) -> None:
+    """Alone, and beside others; set before the first ask or after it."""
+    name: ContextVar[str] = ContextVar("name", default="nobody")
+
+    @bench.app.durable(name="root")
+    async def root() -> list[str]:
+        async def as_(who: str) -> list[str]:
+            name.set(who)
+            first = await Holdfast.step("async", _get)
+            return [first, await Holdfast.step("sync", name.get)]
+
+        async def _get() -> str:
+            return name.get()
+
+        name.set("first")
+        found = [await Holdfast.step("alone", name.get)]
+        name.set("second")
+        found += [await Holdfast.step("again", name.get)]
+        for each in await asyncio.gather(as_("a"), as_("b")):
+            found += each
+        return found
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=20) == ["first", "second", "a", "a", "b", "b"]

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, HoldfastError, TaskFailed, current
+from holdfast import (
+    Holdfast,
+    HoldfastError,
+    NonRetryable,
+    RetryPolicy,
+    Snooze,
+    TaskFailed,
+    current,
+)
 from holdfast.errors import StepFailed
 from holdfast.stores.flows import Flows
 from tests.flow.acts import ONCE, SOON, journal, number_of
@@ -385,3 +393,58 @@ async def test_a_step_that_hears_of_a_cancellation_of_somebody_else_has_failed(
         task = await bench.app.dispatch(flow)
         with pytest.raises(TaskFailed, match="CancelledError"):
             await task.result(timeout=30)
+
+
+@pytest.mark.parametrize("error", [NonRetryable("no"), OSError("no"), ValueError("no")])
+async def test_what_a_steps_error_means_is_the_same_after_a_replay(
+    bench: Bench, no_linger: None, error: Exception
+) -> None:
+    """Something is done about it, the function is put down meanwhile, and then lets it through."""
+    attempts: list[str | None] = []
+
+    def fail() -> None:
+        raise error
+
+    @bench.app.durable(
+        name="root", retry_policy=RetryPolicy(max_attempts=3, initial_delay=0, retry_for=(OSError,))
+    )
+    async def root() -> None:
+        try:
+            await Holdfast.step("fail", fail)
+        except StepFailed as failed:
+            await Holdfast.sleep(0.3)  # such as to take back what was done before
+            attempts.append(failed.traceback)
+            raise
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed) as found:
+            await task.result(timeout=30)
+    assert found.value.type.endswith(type(error).__name__)
+    assert len(attempts) == (3 if isinstance(error, OSError) else 1)
+    assert attempts[0]
+    assert "raise error" in attempts[0]
+
+
+async def test_a_step_that_asks_to_be_called_later_does_so_after_a_replay(
+    bench: Bench, no_linger: None
+) -> None:
+    attempts: list[int] = []
+
+    def later() -> None:
+        raise Snooze(0.1)
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> int:
+        attempts.append(current().attempt)
+        try:
+            await Holdfast.step("later", later)
+        except StepFailed:
+            await Holdfast.sleep(0.1)
+            if len(attempts) < 6:
+                raise
+        return current().attempt
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == 1

@@ -175,11 +175,11 @@ async def test_what_a_worker_holds_is_a_lease_until_it_is_done(app: Holdfast):
         (lease,) = (await http.get("/v1/leases?worker_id=w-1")).json()["data"]
         assert (lease["task_id"], lease["type"]) == (id, "slow")
         assert lease["seconds_left"] > 0
-        assert (await http.get("/v1/leases?expired=true")).json() == {"data": []}
+        assert (await http.get("/v1/leases?expired=true")).json()["data"] == []
         assert (await http.get("/worker/stats")).json()["active_job_ids"] == [id]
         go.set()
         await http.get(f"/v1/tasks/{id}?wait=50", timeout=60)
-        assert (await http.get("/v1/leases")).json() == {"data": []}
+        assert (await http.get("/v1/leases")).json()["data"] == []
     lifecycle.request_drain()
     await working
 

@@ -34,6 +34,21 @@ async def test_what_a_worker_holds_is_seen_however_much_others_hold(http):
     assert held == {"large": MANY, "small": 2}
 
 
+async def test_all_leases_are_seen_page_by_page(http):
+    await hold(http, "large", MANY)
+    await hold(http, "small", 2)
+    assert len((await http.get("/worker/stats?worker_id=large")).json()["active_job_ids"]) == MANY
+    page = await http.get("/v1/leases", params={"limit": 500})
+    cursor, leases = page.json()["next_cursor"], page.json()["data"]
+    while page.json()["has_more"]:
+        page = await http.get(page.links["next"]["url"])
+        leases += page.json()["data"]
+    assert len({lease["task_id"] for lease in leases}) == len(leases) == MANY + 2
+    assert [lease["worker_id"] for lease in leases[MANY:]] == ["small"] * 2
+    other = await http.get("/v1/leases", params={"cursor": cursor, "expired": True})
+    assert other.status_code == 400  # it was made for another question
+
+
 async def test_workers_of_one_name_are_counted_together(http):
     await hold(http, "twin", 1)
     await hold(http, "twin", 2)

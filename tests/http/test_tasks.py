@@ -100,6 +100,14 @@ async def test_the_same_key_for_another_user_is_the_same_task(http):
     assert again.json()["user_id"] == "ann"
 
 
+@pytest.mark.parametrize("what", [{"type": "fail"}, {"type": "nobody", "allow_unknown": True}])
+async def test_what_would_expire_before_its_time_is_refused(http, what):
+    answer = await http.post("/v1/tasks", json=what | {"delay": "1h", "expires": "1m"})
+    assert (answer.status_code, code(answer)) == (422, "invalid_input")
+    assert "give a longer expires" in answer.json()["detail"]
+    assert (await http.get("/tasks")).json()["data"] == []
+
+
 async def test_arguments_that_do_not_fit_the_function_are_refused(http):
     answer = await http.post("/v1/tasks", json={"type": "pay", "kwargs": {"amount": 7}})
     assert answer.status_code == 422

@@ -1,12 +1,13 @@
 """A carrier that fails is tried again, with one word about it, however long it takes."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 
 from holdfast.notifier import EVERYTHING, Hint
-from holdfast.notifiers import outage
+from holdfast.notifiers import ending, outage, outbox
 from holdfast.notifiers.ear import Ear
 from holdfast.notifiers.gathered import CAP
 from holdfast.notifiers.outage import Outage
@@ -117,3 +118,43 @@ async def test_an_error_that_may_quote_a_url_is_not_quoted(caplog):
     Outage("telling").began(ValueError("redis://:hunter2@host"))
     assert "ValueError" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+async def _deaf_to_the_first_cancellation(begun: asyncio.Event) -> None:
+    """As a driver is that uses `wait_for` of Python 3.11, and whose answer has just come."""
+    begun.set()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.timeout(30)
+async def test_close_ends_a_listener_whose_driver_swallowed_its_cancellation(monkeypatch):
+    monkeypatch.setattr(ending, "_PATIENCE", 0.01)
+    begun = asyncio.Event()
+
+    async def hear() -> None:
+        ear.ready()
+        await _deaf_to_the_first_cancellation(begun)
+
+    ear = Ear(hear, Outage("listening"))
+    await ear.listen(Ears())
+    await begun.wait()
+    async with asyncio.timeout(20):
+        await ear.close()
+
+
+@pytest.mark.timeout(30)
+async def test_close_ends_a_sender_whose_driver_swallowed_its_cancellation(monkeypatch):
+    monkeypatch.setattr(ending, "_PATIENCE", 0.01)
+    monkeypatch.setattr(outbox, "_FAREWELL", 0.01)
+    begun = asyncio.Event()
+
+    async def send(_: list[Hint]) -> None:
+        await _deaf_to_the_first_cancellation(begun)
+
+    box = Outbox(send, Outage("telling"))
+    box.tell([WORK])
+    await begun.wait()
+    async with asyncio.timeout(20):
+        await box.close()

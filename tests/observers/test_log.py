@@ -2,14 +2,17 @@
 
 import logging
 
+import msgspec
 import pytest
 
 from holdfast.answers import Recovered
 from holdfast.clock import ManualClock
 from holdfast.ids import new_grant, new_id
+from holdfast.observer import Ended
 from holdfast.observers.log import LogObserver, TextFormatter
 from holdfast.tasks.lane import Lane
-from holdfast.tasks.task import Claimed, Lease, TaskStatus
+from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.task import Claimed, Failure, Lease, TaskStatus
 
 TASK = "01936f2e-8c3a-7b52-9d41-3f6f2a7c1e90"
 
@@ -99,6 +102,17 @@ def test_recoveries_are_named_or_counted(observer, lines):
     (told,) = lines()
     assert told.startswith("recovered 5 tasks (")
     assert told.endswith("stopped renewing up to 2.0 s ago; now 5 are pending")
+
+
+def test_a_failure_for_good_says_after_how_many_tries(observer, lines):
+    settlement = Settlement(verdict=Verdict.FAILED, failure=Failure(type="Boom", message="no"))
+    (twice,) = some(1)
+    once = msgspec.structs.replace(twice, tries=1)
+    observer.settled([Ended(once, settlement, 0.1), Ended(twice, settlement, 0.1)], frozenset())
+    assert [line.partition("(shop:send) ")[2] for line in lines()] == [
+        "failed for good after 1 try: Boom: no",
+        "failed for good after 2 tries: Boom: no",
+    ]
 
 
 def test_a_line_for_people_names_the_task_that_it_was_written_in():

@@ -1,10 +1,13 @@
 """The tasks of a scene by name, and the verbs that may be played on them."""
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID
 
+from holdfast.answers import Step, Taking
+from holdfast.errors import LeaseLost
 from holdfast.ids import new_id
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.edit import Edit
@@ -33,6 +36,7 @@ class Cast:
         self.leases: dict[str, Lease] = {}
         self.lanes: list[int] = []
         self.gate: int | None = None
+        self.children: defaultdict[str, UUID] = defaultdict(new_id)  # made on stage, by parent
 
     def reversed(self) -> Self:
         """The same, named in the other order: who locks as asked would lock in a circle."""
@@ -40,6 +44,7 @@ class Cast:
         other.ids = dict(reversed(self.ids.items()))
         other.leases = dict(reversed(self.leases.items()))
         other.lanes, other.gate = self.lanes[::-1], self.gate
+        other.children = self.children
         return other
 
     # ── setting the scene ────────────────────────────────────────────────────────────────────
@@ -87,6 +92,23 @@ def claims(
         lease=LEASE,
         after=cast.gate if wait else None,
     )
+
+
+def takes_child(name: str, type: str = "free") -> Verb:
+    """The holder asks for a child and takes it at once: the same one whenever it is asked for, as
+    after a lost answer."""
+    ask = Step(position=0, kind="ask.child", name=type, value=b"{}")
+
+    async def play(store: SqlStore, cast: Cast) -> Any:
+        lease, id = cast.leases[name], cast.children[name]
+        child = Draft(id=id, type=type, queue="q", max_tries=2, parent=lease.task)
+        offer = Taking(worker=1, grant=id, lease=LEASE, most=1)
+        try:
+            return (await store.record(lease, [ask], children=[child], taking=offer)).children
+        except LeaseLost as refused:
+            return refused
+
+    return play
 
 
 def cancels(*names: str) -> Verb:

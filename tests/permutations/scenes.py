@@ -32,6 +32,7 @@ from tests.permutations.cast import (
     settles,
     signals,
     sweeps,
+    takes_child,
     wakes_up,
 )
 
@@ -130,6 +131,16 @@ async def _joining(cast: Cast) -> None:
     await cast.add("two", parent=cast.ids["parent"])
     await cast.hold("parent", "one", "two")
     await cast.settle("parent", WAITING_FOR_TWO)
+
+
+async def _taking(cast: Cast) -> None:
+    """Parents whose children may be taken as they are made; one has lost its time."""
+    await cast.add("parent", "free")
+    await cast.hold("parent")
+    await cast.add("late", "free")
+    await cast.hold("late", worker=3, lease=SECOND)
+    await cast.world.advance(30)
+    await cast.add("next", "free")
 
 
 async def _homeless(cast: Cast) -> None:
@@ -284,6 +295,24 @@ SCENES = [
             "signal": signals("parent"),
             "wake up": wakes_up,
             "sweep": sweeps,
+        },
+    ),
+    Scene(
+        name="taking",
+        set_up=_taking,
+        verbs={
+            "take": takes_child("parent"),
+            "late take": takes_child("late"),
+            "put down": settles(NAPPING, "parent"),
+            "settle done": settles(DONE),
+            "settle retry": settles(RETRY),
+            "claim": claims(),
+            "renew": renews,
+            "recover": recovers,
+            "cancel": cancels(),
+            "limit": limits(Limit(max_running=2), "free"),
+            "pause": pauses,
+            "signal": signals("parent"),
         },
     ),
     Scene(

@@ -61,7 +61,11 @@ class Actor:
         await self.conn.execute("begin")
         if self.begins_apart:
             await self._turn()
-        rows = await self._driver.call_on(self.conn, verb, **parameters)
+        try:
+            rows = await self._driver.call_on(self.conn, verb, **parameters)
+        except Exception:  # the store may know what to do, and ask for more
+            await self.conn.execute("rollback")
+            raise
         await self._turn()
         if self.commits == self._rolls_back_at:
             await self.conn.execute("rollback")

@@ -104,6 +104,10 @@ cross join lateral (
 cross join lateral (select count(*) as n from holdfast.lease e where g.id = any (e.gates)) h
 where c.n <> h.n
 union all
+select format('task %s runs past a limit that does not count it', e.id)
+from holdfast.lease e join holdfast.lane l on l.id = e.lane
+where l.gates is not null and not l.gates <@ coalesce(e.gates, '{}')
+union all
 select format('key %s counts %s, but %s tasks hold it', k.key, k.n, coalesce(d.n, 0))
 from (
   select pool, key, sum(n) as n

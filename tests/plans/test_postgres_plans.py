@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from holdfast.answers import Step, TaskFilter
+from holdfast.answers import Step, Taking, TaskFilter
 from holdfast.ids import new_id
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.lifecycle import Settlement, Verdict
@@ -182,6 +182,23 @@ async def test_recording_never_reads_a_journal_whole(bench: Bench) -> None:
     assert looks
     assert {look.index for look in looks} == {"step_pkey"}
     assert all("position" in look.condition for look in looks), looks
+
+
+async def test_a_child_that_is_taken_at_once_reads_by_keys(bench: Bench) -> None:
+    (lease,) = await bench.claim(1)
+    bench.driver.take()
+    for place in (0, 1):
+        step = Step(position=place, kind="ask.child", name="free", value=b"1")
+        child = Draft(id=new_id(), type="free", parent=lease.task)
+        offer = Taking(worker=1, grant=new_id(), lease=LEASE, most=1)
+        written = await bench.store.record(lease, [step], children=[child], taking=offer)
+        assert written.leased == {child.id}
+    looks = bench.driver.take()
+    assert not any("holdfast.record(" in look.statement for look in looks)
+    assert {look.table for look in looks} == {"lease", "step", "lane"}
+    assert {look.how for look in looks} <= {"Index Scan", "Index Only Scan"}
+    assert [look for look in looks if not look.condition] == [], "read whole"
+    assert all("position" in look.condition for look in looks if look.table == "step"), looks
 
 
 async def test_signals_that_were_consumed_are_not_read_again(bench: Bench) -> None:

@@ -9,6 +9,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,6 +28,7 @@ class Hand:
         self.name, self.ledger = hired.name, Path(hired.ledger)
         self.ledger.touch()
         self.struck: float | None = None
+        self.out: list[tuple[float, float]] = []  # when it could not be at work, from and until
         self._alarm: threading.Timer | None = None
         self.process = SPAWN.Process(target=main, args=(hired,), daemon=True)
         self.process.start()
@@ -43,6 +46,7 @@ class Hand:
         if self._alarm:
             self._alarm.cancel()
         self.struck = time.time()
+        self.out.append((self.struck, math.inf))
         self.process.kill()
         self.process.join(60)
 
@@ -51,6 +55,7 @@ class Hand:
         pid = self.process.pid
         assert pid is not None
         self.struck = time.time()
+        self.out.append((self.struck, self.struck + seconds))
         os.kill(pid, signal.SIGSTOP)
         self._alarm = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
         self._alarm.start()
@@ -63,6 +68,7 @@ class Hand:
         """Ask it to drain; it must come to its end by itself, without a fault."""
         if self._alarm:
             self._alarm.join()
+        self.out.append((time.time(), math.inf))
         self.process.terminate()
         self.process.join(within)
         assert self.process.exitcode == 0, f"{self.name} ended with {self.process.exitcode}"
@@ -174,6 +180,17 @@ class Fleet:
             time.sleep(0.005)
         raise TimeoutError("no worker is at work")
 
+    def holder(self) -> Hand:
+        """Who holds something."""
+        deadline = time.monotonic() + 60
+        held = "select k.name from {s}lease e join {s}worker k on k.id = e.worker"
+        while time.monotonic() < deadline:
+            names = {name for (name,) in peek(self.place, held)}
+            if found := [hand for hand in self.at_work if hand.name in names]:
+                return found[0]
+            time.sleep(0.005)
+        raise TimeoutError("nobody holds anything")
+
     def strike(self, fault: str, lease: float) -> None:
         hand = self.someone_at_work()
         match fault:
@@ -181,6 +198,9 @@ class Fleet:
                 hand.kill()
             case "stop":
                 hand.stop(lease * 1.7)
+                if not self.url.startswith("postgresql:"):  # inside a write it stops everyone
+                    for other in self.all:
+                        other.out.append(hand.out[-1])
             case "drain":
                 before = self.weather.lost
                 hand.terminate()
@@ -202,11 +222,14 @@ class Fleet:
 
         return asyncio.run(ask())
 
-    def forgive(self) -> None:
-        """The database goes down: who was struck just now cannot be recovered in time."""
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """The database goes down, and nobody can take anything back until it is up again, and he
+        has noticed."""
+        began = time.time()
+        yield
         for hand in self.all:
-            if hand.struck and time.time() - hand.struck < 3:
-                hand.struck = None
+            hand.out.append((began, time.time() + 1.0))
 
     def wait_for_the_end(self, within: float) -> None:
         deadline = time.monotonic() + within
@@ -244,10 +267,10 @@ class Fleet:
             if state == "done":
                 assert int(bytes(result)) == fence, "the result is not of the attempt that ended it"
 
-    def recoveries(self) -> tuple[list[float], list[float]]:
-        """Seconds from each strike until what its victim held was given back, and granted again.
-        What was lost in company twice waits for a worker that is empty: the latter takes longer."""
+    def recoveries(self, lease: float, sweep: float) -> "Recoveries":
+        """What became of all that the victims held when they were struck."""
         struck = {hand.name: hand.struck for hand in self.all if hand.struck}
+        shifts = self._shifts()
         names = dict(peek(self.place, "select id, name from {s}worker"))
         attempts = peek(
             self.place,
@@ -258,15 +281,49 @@ class Fleet:
         for id, fence, _, _, started, _ in attempts:
             if started is not None:
                 starts.setdefault(text(id), []).append((fence, started))
-        back, again = [], []
+        found = Recoveries()
         for id, fence, worker, ended, started, over in attempts:
             at = struck.get(names.get(worker, ""))
             if ended != "lost" or at is None or not seconds_of(started) < at < seconds_of(over):
                 continue
-            back.append(seconds_of(over) - at)
-            if later := sorted(start for start in starts[text(id)] if start[0] > fence):
-                again.append(seconds_of(later[0][1]) - at)
-        return back, again
+            later = sorted(start for start in starts[text(id)] if start[0] > fence)
+            found.back.append(seconds_of(over) - at)
+            found.again += [seconds_of(start) - at for _, start in later[:1]]
+            if (promised := _swept(shifts, at + lease, sweep)) is not None:
+                found.late.append(seconds_of(over) - promised)
+                found.late_again += [seconds_of(start) - promised for _, start in later[:1]]
+        return found
+
+    def _shifts(self) -> list[tuple[float, float]]:
+        """When each worker was there, from and until."""
+        began = dict(peek(self.place, "select name, started_at from {s}worker"))
+        found = []
+        for hand in self.all:
+            since = seconds_of(began[hand.name]) if hand.name in began else math.inf
+            for gone, again in [*sorted(hand.out), (math.inf, math.inf)]:
+                if since < gone:
+                    found.append((since, gone))
+                since = max(since, again)
+        return found
+
+
+@dataclass
+class Recoveries:
+    """Seconds from a strike until what its victim held was given back, and granted again; and by
+    how much each was later than some worker that was there must have swept. What was lost in
+    company twice waits for a worker that is empty, and all for a free slot: to be granted takes
+    longer."""
+
+    back: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
+    late_again: list[float] = field(default_factory=list)
+
+
+def _swept(shifts: list[tuple[float, float]], lapsed: float, sweep: float) -> float | None:
+    """By when somebody must have swept: who was there for that long after it had lapsed."""
+    by = [max(since, lapsed) + sweep for since, gone in shifts if max(since, lapsed) + sweep < gone]
+    return min(by, default=None)
 
 
 def histogram(title: str, seconds: list[float], step: float = 0.25) -> None:

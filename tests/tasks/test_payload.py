@@ -3,6 +3,9 @@
 import dataclasses
 import enum
 import math
+import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -225,3 +228,22 @@ def test_no_bytes_raise_anything_but_our_refusal(data, type):
     except PayloadRefused:
         return
     assert decode(encode(value), type) == value
+
+
+def test_equal_values_are_equal_bytes_in_every_process() -> None:
+    """Their digests tell whether a call is the same as one before, perhaps in another process."""
+    code = (
+        "from holdfast.tasks.payload import encode\n"
+        "print(encode({2: {'a', 'b', 'c', 'd'}, 10: {'x': {'p', 'q', 'r'}}, 1: 0}).decode())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert found == {'{"1":0,"10":{"x":["p","q","r"]},"2":["a","b","c","d"]}\n'}

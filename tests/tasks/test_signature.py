@@ -191,6 +191,25 @@ def test_what_has_no_form_as_json_is_refused(value):
         Signature(plain).pack((value,), {})
 
 
+def test_an_argument_that_cannot_be_stored_is_named_with_its_function():
+    def mix(a, /, b, *more, c=None, **others): ...
+
+    for args, kwargs, name in (
+        ((object(), 1), {}, "a"),
+        ((1, float("nan")), {}, "b"),
+        ((1,), {"b": object()}, "b"),
+        ((1, 2, 3, object()), {}, r"\*more"),
+        ((1, 2), {"c": "x" * 2_000_000}, "c"),
+        ((1, 2), {"d": {"deep": object()}}, "d"),
+    ):
+        with pytest.raises(PayloadRefused, match=rf"^argument {name} of mix\(a, /, b, .*\): "):
+            Signature(mix).pack(args, kwargs)
+    with pytest.raises(PayloadRefused, match="of type object"):
+        Signature(mix).pack((object(), 1), {})
+    with pytest.raises(PayloadRefused, match=r"^arguments of mix\(.*over the limit"):
+        Signature(mix).pack(("x" * 600_000, "x" * 600_000), {})  # each alone would fit
+
+
 def test_an_annotation_that_says_more_is_heeded():
     def function(count: Annotated[int, msgspec.Meta(ge=0)]) -> None: ...
 

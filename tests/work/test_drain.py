@@ -221,6 +221,25 @@ async def test_the_overview_follows_the_worker(bench: Bench) -> None:
     assert (overview["ready"], overview["draining"]) == (False, False)
 
 
+async def test_workers_that_stopped_are_told_of_until_the_next_one_comes(bench: Bench) -> None:
+    def told() -> list[str]:
+        return [one["state"] for one in bench.app.worker_status_overview()["workers"]]
+
+    for _ in range(3):
+        working, lifecycle = await bench.start()
+        assert told() == ["ready"]
+        lifecycle.request_drain()
+        await working
+        assert told() == ["stopped"]  # a probe must see that nobody works here any more
+    (one, first), (other, second) = await bench.start(), await bench.start()
+    assert told() == ["ready", "ready"]
+    first.request_drain()
+    await one
+    assert told() == ["stopped", "ready"]
+    second.request_drain()
+    await other
+
+
 async def test_a_worker_that_cannot_start_says_so_and_leaves_no_thread(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -328,15 +328,19 @@ class Holdfast(Inside, Operating):
         return lifecycle
 
     def follow(self, lifecycle: WorkerLifecycle) -> None:
+        """Those that stopped before are forgotten: a process that ends and starts workers all the
+        time would tell of ever more of them."""
         if lifecycle not in self._lifecycles:
-            self._lifecycles.append(lifecycle)
+            going = [one for one in self._lifecycles if one.state is not WorkerState.STOPPED]
+            self._lifecycles = [*going, lifecycle]
 
     def request_worker_drain(self, lifecycle: WorkerLifecycle) -> None:
         lifecycle.request_drain()
 
     def worker_status_overview(self) -> dict[str, Any]:
         """`ready`: some worker of this process has started and has not ended; `draining`: some
-        worker is leaving, and takes no more tasks."""
+        worker is leaving, and takes no more tasks. One that stopped is told of until the next
+        one comes."""
         states = [lifecycle.state for lifecycle in self._lifecycles]
         return {
             "ready": WorkerState.READY in states or WorkerState.DRAINING in states,

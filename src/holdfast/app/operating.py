@@ -4,10 +4,19 @@ queues and limits."""
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from holdfast.answers import Cancelling, Ending, LeaseView, LimitKind, Page, TaskFilter
+from holdfast.answers import (
+    Cancelling,
+    Ending,
+    LeaseView,
+    Letters,
+    LimitKind,
+    Page,
+    TaskFilter,
+)
 from holdfast.client import AnyTask, Client, task_id
 from holdfast.errors import InvalidInput
 from holdfast.explain import Reason, explain
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from holdfast.desk.papers import LimitView
 
 __all__ = ["Operating"]
+
+_PAGE = 1000
 
 
 class Operating:
@@ -111,8 +122,14 @@ class Operating:
         client = await self._client()
         return await client.store.list_tasks(filter, cursor=cursor, limit=limit)
 
-    async def list_dead_letters(self, *, queue: str | None = None, limit: int = 50) -> list[Task]:
-        return (await self.list_tasks(status=TaskStatus.FAILED, queue=queue, limit=limit)).tasks
+    async def list_dead_letters(
+        self, *, queue: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Letters:
+        """Newest first; `cursor`: the `next` of the page before."""
+        page = await self.list_tasks(
+            status=TaskStatus.FAILED, queue=queue, cursor=cursor, limit=limit
+        )
+        return Letters(page)
 
     async def replay_dead_letter(self, task: AnyTask) -> bool:
         """Give a task that failed for good a new life, with all its tries."""
@@ -122,8 +139,18 @@ class Operating:
     async def discard_dead_letter(self, task: AnyTask) -> bool:
         return bool(await (await self._client()).store.discard([task_id(task)]))
 
-    async def active_leases(self, limit: int = 500) -> list[LeaseView]:
-        return await (await self._client()).store.leases(limit=limit)
+    async def active_leases(self, limit: int | None = None) -> list[LeaseView]:
+        """Who holds what until when, those that end first at the top: all, or at most `limit`."""
+        store = (await self._client()).store
+        found: dict[UUID, LeaseView] = {}
+        after = None
+        while True:
+            most = _PAGE if limit is None else min(limit - len(found), _PAGE)
+            page = await store.leases(after=after, limit=most)
+            found |= {lease.task: lease for lease in page}  # one may be renewed, and come again
+            if len(page) < most or len(found) == limit:
+                return sorted(found.values(), key=lambda lease: lease.lease_timeout)
+            after = page[-1].lease_timeout, page[-1].task
 
     async def reset_expired_leases(self) -> int:
         """Take back what dead workers held, now. Workers do so by themselves all the time."""

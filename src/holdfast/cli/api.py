@@ -31,12 +31,12 @@ def api(**given: Any) -> None:
     checks the arguments of new tasks; without one they must say allow_unknown.
     """
     from holdfast.app.faces import face
-    from holdfast.cli.loading import app_at
+    from holdfast.cli.loading import app_at, apply
     from holdfast.cli.serving import run_loop
     from holdfast.cli.worker import log_to_stderr
     from holdfast.errors import InvalidInput
 
-    log_to_stderr(given["log_level"], as_json=given["log_json"])
+    log_to_stderr(given["log_level"], as_json=given["log_json"], redact=apply().redact)
     app = app_at(given["store"], given["app_name"])
     serving = face("serving")
 

@@ -1,5 +1,6 @@
 """`holdfast dead-letter`: tasks that failed for good."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -70,16 +71,20 @@ def dead_letter() -> None:
 @_wanted
 @click.option("--groups", is_flag=True, help="Those that look alike as one line, with a count.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--cursor", help="Go on where the last page ended.")
 @asks
-def ls(at: Asking, groups: bool, limit: int, **given: Any) -> None:
+def ls(at: Asking, groups: bool, limit: int, cursor: str | None, **given: Any) -> None:
     """Dead letters, those that failed last at the top."""
     if groups:
-        if any(value is not None for value in given.values()):
+        if any(value is not None for value in (cursor, *given.values())):
             raise Stop(Exit.USAGE, "--groups shows all of them: leave the other filters out")
         at.out.many(at.ask(lambda desk: desk.dead_letter_groups(limit)), _GROUPS)
         return
-    query = TaskQuery(**_filter(**given), limit=limit)
-    at.out.many(at.ask(lambda desk: listed(desk, query)), _LETTERS)
+    query = TaskQuery(**_filter(**given), limit=limit, cursor=cursor)
+    letters, more = at.ask(lambda desk: listed(desk, query))
+    at.out.many(letters, _LETTERS)
+    if more:
+        say(f"there are more: --cursor {shlex.quote(more)}")
 
 
 @dead_letter.command()

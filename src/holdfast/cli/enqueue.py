@@ -118,9 +118,11 @@ class _Call:
             own = function.options(idempotency_key=key, **self._wishes)
             return own.draft(tuple(self._args), self._kwargs)
         from holdfast.ids import new_id
+        from holdfast.tasks.names import check_expires
         from holdfast.tasks.payload import encode
         from holdfast.tasks.task import Draft
 
+        check_expires(self._wishes.get("expires"), self._wishes.get("delay"))
         payload = encode({"args": self._args, "kwargs": self._kwargs})
         return Draft(id=new_id(), type=self._type, payload=payload, key=key, **self._wishes)
 
@@ -159,6 +161,15 @@ async def _enqueue(app: Any, call: _Call, waiting: timedelta | None, output: str
 def _check_version(type: str, workers: Sequence[Any]) -> None:
     """Where nobody here knows the function, those who would run it do."""
     names = {name for worker in workers if worker.status != "stopped" for name in worker.types}
+    function, at, version = type.rpartition("@")
+    if at and type in names:
+        raise Stop(
+            Exit.USAGE,
+            f"the workers know {type} as version {version} of {function}; write {function} "
+            f"--version {version} (or name the app with --app, where its name has an @ in it)",
+        )
+    if at:
+        say(f"{type} is taken as a whole name; a version is said apart: --version {version}")
     versions = sorted(name for name in names if name.startswith(f"{type}@"))
     if versions and type not in names:
         raise Stop(

@@ -56,8 +56,7 @@ class Fleet:
 
     def _tell(self, number: signal.Signals) -> None:
         for child in self._children.values():
-            with contextlib.suppress(ProcessLookupError):
-                child.send_signal(number)
+            _send(child, number)
 
     async def _keep(self, number: int) -> int:
         """One place of the fleet; answers the last exit code in it."""
@@ -93,8 +92,16 @@ class Fleet:
         self._children[number] = child
         logger.info("worker process %d has pid %d", number, child.pid)
         if self._draining.is_set():
-            child.terminate()
+            _send(child, signal.SIGTERM)
         return child
+
+
+def _send(child: Process, number: signal.Signals) -> None:
+    """Not by its own `send_signal`: in Python 3.11 that looks whether the child has ended, and
+    where it has just then, whoever waits for its exit code hears 255."""
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, number)
 
 
 def _as_exit(code: int) -> int:

@@ -10,8 +10,9 @@ from holdfast.cli.asking import Asking, asks
 from holdfast.cli.cells import plain_json, span
 from holdfast.cli.groups import Near
 from holdfast.cli.options import SPAN
-from holdfast.cli.render import Column, drawn
+from holdfast.cli.render import Column, drawn, say
 from holdfast.desk.desk import Desk
+from holdfast.desk.leases import all_leases
 from holdfast.desk.shapes import LeaseShape
 
 __all__ = ["LEASES", "leases"]
@@ -41,6 +42,13 @@ def leases() -> None:
 
 def _which(function: Any) -> Any:
     for option in (
+        click.option(
+            "--limit",
+            type=click.IntRange(1),
+            default=500,
+            show_default=True,
+            help="At most so many.",
+        ),
         click.option("--expiring", type=SPAN, help="Only those that end within so long."),
         click.option("--worker", help="Only those of this worker."),
         click.option("--expired", is_flag=True, help="Only those past their end."),
@@ -50,20 +58,25 @@ def _which(function: Any) -> Any:
 
 
 async def _found(
-    desk: Desk, expired: bool, worker: str | None, expiring: timedelta | None
+    desk: Desk, expired: bool, worker: str | None, expiring: timedelta | None, most: int
 ) -> list[LeaseShape]:
-    found = await desk.leases(expired=expired, worker=worker)
+    found = await all_leases(desk, expired=expired, worker=worker, most=most)
     if expiring is not None:
         found = [e for e in found if e.seconds_left <= expiring.total_seconds()]
-    return sorted(found, key=lambda e: e.seconds_left)
+    return found
 
 
 @leases.command()
 @_which
 @asks
-def ls(at: Asking, expired: bool, worker: str | None, expiring: timedelta | None) -> None:
-    """Leases that are held, those that end first at the top; at most 500."""
-    at.out.many(at.ask(lambda desk: _found(desk, expired, worker, expiring)), LEASES)
+def ls(
+    at: Asking, expired: bool, worker: str | None, expiring: timedelta | None, limit: int
+) -> None:
+    """Leases that are held, those that end first at the top."""
+    found = at.ask(lambda desk: _found(desk, expired, worker, expiring, limit + 1))
+    at.out.many(found[:limit], LEASES)
+    if len(found) > limit:
+        say(f"there are more: --limit {10 * limit}")
 
 
 @leases.command()
@@ -76,6 +89,7 @@ def watch(
     expired: bool,
     worker: str | None,
     expiring: timedelta | None,
+    limit: int,
     every: timedelta,
     times: int | None,
 ) -> None:
@@ -85,7 +99,7 @@ def watch(
         looks = 0
         with _screen(at) as show:
             while True:
-                show(await _found(desk, expired, worker, expiring))
+                show(await _found(desk, expired, worker, expiring, limit))
                 looks += 1
                 if looks == times:
                     return

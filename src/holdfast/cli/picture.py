@@ -36,7 +36,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             stats=stats,
             workers=[worker for worker in workers if worker.status != "stopped"],
-            leases=sorted(leases, key=lambda lease: lease.seconds_left),
+            leases=sorted(leases.data, key=lambda lease: lease.seconds_left),
             queues=queues,
             recoveries=recoveries,
         )

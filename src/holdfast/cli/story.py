@@ -48,9 +48,9 @@ def tell(out: Printer, story: Story, *, arguments: bytes | None = None) -> None:
         out.facts([("arguments", safe_json(arguments.decode("utf-8", "replace")))])
     _timeline(story)
     for reason in story.why:
-        click.echo(safe(f"why: {reason.why}"))
+        click.echo(f"why: {_block(reason.why)}")
         if reason.advice:
-            click.echo(safe(f"     {reason.advice}"))
+            click.echo(f"     {_block(reason.advice)}")
     last = next((a.error for a in reversed(story.attempts) if a.error), None)
     if last and last.traceback:
         click.echo()
@@ -60,7 +60,8 @@ def tell(out: Printer, story: Story, *, arguments: bytes | None = None) -> None:
 def about(task: TaskView) -> Iterator[tuple[str, Any]]:
     yield "task", task.id
     yield "type", f"{task.type}@{task.version}" if task.version else task.type
-    yield "status", f"{task.status} ({task.reason})" if task.reason else task.status
+    why = (task.reason or "").partition("\n")[0]  # the rest, such as a diff, is told below
+    yield "status", f"{task.status} ({why})" if why else task.status
     yield "queue", task.queue
     yield "priority", task.priority or None
     yield "tenant", task.tenant_id if task.tenant_id != "default" else None
@@ -79,6 +80,11 @@ def about(task: TaskView) -> Iterator[tuple[str, Any]]:
     yield "expires", task.expires_at if task.finished_at is None else None
     yield "ended", task.finished_at
     yield "last error", task.last_error
+
+
+def _block(text: str) -> str:
+    """Its lines one below the other, and no line of it where one of ours could stand."""
+    return "\n     ".join(safe(line) for line in text.split("\n"))
 
 
 def _progress(task: TaskView) -> str | None:

@@ -207,15 +207,15 @@ async def awaited(desk: Desk, task: UUID, timeout: timedelta) -> ResultView:
             return found
 
 
-async def listed(desk: Desk, query: TaskQuery) -> list[TaskView]:
-    """As many as are asked for, if there are."""
+async def listed(desk: Desk, query: TaskQuery) -> tuple[list[TaskView], str | None]:
+    """As many as are asked for, if there are, and the cursor where there are more."""
     data: list[TaskView] = []
     limit = query.limit
     while True:
         page = await desk.tasks(msgspec.structs.replace(query, limit=limit - len(data)))
         data += page.data
         if page.next_cursor is None or len(data) == limit:
-            return data
+            return data, page.next_cursor
         query = msgspec.structs.replace(query, cursor=page.next_cursor)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -80,7 +81,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
             Exit.USAGE,
             "which functions? Give --app pkg.module:app, or set HOLDFAST_APP",
         )
-    log_to_stderr(given["log_level"], as_json=given["log_json"])
+    log_to_stderr(given["log_level"], as_json=given["log_json"], redact=settings.redact)
     if given["processes"] > 1:
         name, port = given["worker_id"] or settings.worker_id, given["health_port"]
         port = settings.health_port if port is None else port
@@ -155,11 +156,11 @@ def _flags_again(ctx: click.Context) -> list[str]:
     return flags
 
 
-def log_to_stderr(level: str, *, as_json: bool = False) -> None:
+def log_to_stderr(level: str, *, as_json: bool = False, redact: Sequence[str] = ()) -> None:
     """What happens, for people or for programs that read JSON."""
     from holdfast.observers.log import TextFormatter, install_structured_logging
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    install_structured_logging(as_json=as_json)
+    install_structured_logging(as_json=as_json, redact=redact)

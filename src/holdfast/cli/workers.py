@@ -10,6 +10,7 @@ from holdfast.cli.cells import span
 from holdfast.cli.groups import Near
 from holdfast.cli.render import Column, say
 from holdfast.desk.desk import Desk
+from holdfast.desk.leases import all_leases
 from holdfast.desk.shapes import LeaseShape, WorkerView
 
 __all__ = ["WORKERS", "workers"]
@@ -53,7 +54,7 @@ def show(at: Asking, worker: str) -> None:
 
     async def both(desk: Desk) -> tuple[WorkerView, list[LeaseShape]]:
         found = await desk.worker(worker)
-        return found, await desk.leases(worker=found.id)
+        return found, await all_leases(desk, worker=found.id)
 
     found, held = at.ask(both)
     at.out.one(found, _facts)

@@ -117,8 +117,13 @@ class Desk(Protocol):
         ...
 
     async def leases(
-        self, *, expired: bool = False, worker: str | None = None, limit: int = 500
-    ) -> list[shapes.LeaseShape]: ...
+        self,
+        *,
+        expired: bool = False,
+        worker: str | None = None,
+        cursor: str | None = None,
+        limit: int = 500,
+    ) -> shapes.LeasePage: ...
 
     async def recover(self, *, dry_run: bool = False) -> shapes.RecoveryRun: ...
 

@@ -3,13 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
 
 from holdfast.answers import LeaseCount, QueueLoad, TaskFilter, WorkerRecord
 from holdfast.desk.base import Base
 from holdfast.desk.shapes import (
     EventPage,
     LeaseCounts,
-    LeaseShape,
+    LeasePage,
     QueueNumbers,
     QueueView,
     RecoveryCounts,
@@ -149,12 +151,26 @@ class Fleet(Base):
         return worker.tenant in (None, self._caller.tenant)
 
     async def leases(
-        self, *, expired: bool = False, worker: str | None = None, limit: int = 500
-    ) -> list[LeaseShape]:
+        self,
+        *,
+        expired: bool = False,
+        worker: str | None = None,
+        cursor: str | None = None,
+        limit: int = 500,
+    ) -> LeasePage:
         found = await self._store.leases(
-            lapsed=expired, tenant=self._caller.tenant, worker=worker, limit=limit
+            lapsed=expired,
+            tenant=self._caller.tenant,
+            worker=worker,
+            after=_place(cursor) if cursor else None,
+            limit=limit,
         )
-        return [lease_shape(one) for one in found]
+        last = found[-1] if len(found) == limit else None
+        return LeasePage(
+            data=[lease_shape(one) for one in found],
+            next_cursor=f"{last.lease_timeout.isoformat()}/{last.task}" if last else None,
+            has_more=last is not None,
+        )
 
     # ── recovery ─────────────────────────────────────────────────────────────────────────────
 
@@ -314,6 +330,18 @@ def _empty(name: str) -> QueueLoad:
         oldest_age=None,
         capped=False,
     )
+
+
+def _place(cursor: str) -> tuple[datetime, UUID]:
+    end, _, task = cursor.partition("/")
+    try:
+        place = datetime.fromisoformat(end), UUID(task)
+        place[0].astimezone(UTC)  # some that can be written cannot be reckoned with
+    except (ValueError, OverflowError):
+        place = None
+    if place is None or place[0].tzinfo is None:
+        raise InvalidInput(f"cursor {cursor!r:.80} is not one of ours; begin again without it")
+    return place
 
 
 def _since(began: float) -> float:

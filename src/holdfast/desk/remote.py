@@ -171,10 +171,20 @@ class RemoteDesk(RemoteOffice):
         return await self._one("POST", path, shapes.WorkerView, of=UnknownWorker(name))
 
     async def leases(
-        self, *, expired: bool = False, worker: str | None = None, limit: int = 500
-    ) -> list[shapes.LeaseShape]:
-        query = {"expired": expired, "worker_id": worker, "limit": min(limit, PAGE)}
-        return await self._many("GET", "/v1/leases", shapes.LeaseShape, query=query)
+        self,
+        *,
+        expired: bool = False,
+        worker: str | None = None,
+        cursor: str | None = None,
+        limit: int = 500,
+    ) -> shapes.LeasePage:
+        query = {
+            "expired": expired,
+            "worker_id": worker,
+            "cursor": cursor,
+            "limit": min(limit, PAGE),
+        }
+        return await self._one("GET", "/v1/leases", shapes.LeasePage, query=query)
 
     async def recover(self, *, dry_run: bool = False) -> shapes.RecoveryRun:
         return await self._one(

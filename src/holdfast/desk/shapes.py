@@ -262,6 +262,14 @@ class LeaseShape(Shape, frozen=True, kw_only=True):
     seconds_left: float
 
 
+class LeasePage(Shape, frozen=True, kw_only=True):
+    """Those that end first at the top. One that is renewed between two pages comes on both."""
+
+    data: list[LeaseShape]
+    next_cursor: str | None
+    has_more: bool
+
+
 class RecoveryRun(Shape, frozen=True, kw_only=True):
     """What a recovery took back, or with `dry_run` would."""
 

@@ -34,7 +34,7 @@ from holdfast.explain import explain
 from holdfast.ids import new_id
 from holdfast.tasks.durations import duration
 from holdfast.tasks.edit import edit_of
-from holdfast.tasks.names import check_labels, check_name
+from holdfast.tasks.names import check_expires, check_labels, check_name
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
 
@@ -74,6 +74,7 @@ class Tasks(Office, Bulk):
                 raise
         else:
             return function.options(**options).draft(args, kwargs)
+        check_expires(options.get("expires"), options.get("delay"))
         options["key"] = options.pop("idempotency_key", None)
         payload = encode({"args": list(args), "kwargs": kwargs})
         return Draft(

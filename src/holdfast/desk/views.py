@@ -28,7 +28,6 @@ from holdfast.desk.shapes import (
     WorkerView,
 )
 from holdfast.records import AuditRecord, KeyRecord, LogRecord, Operation, Rollup
-from holdfast.tasks.payload import decode
 from holdfast.tasks.task import Attempt, Failure, Task
 
 __all__ = [
@@ -54,10 +53,6 @@ __all__ = [
 
 
 _SAMPLE, _MOST_TYPES = 10, 20  # of a plan
-
-
-class _Detail(msgspec.Struct):
-    traceback: str | None = None
 
 
 def task_view(task: Task) -> TaskView:
@@ -95,8 +90,7 @@ def task_view(task: Task) -> TaskView:
 def error_view(failure: Failure | None) -> ErrorView | None:
     if failure is None:
         return None
-    detail = decode(failure.detail, _Detail) if failure.detail else _Detail()
-    return ErrorView(type=failure.type, message=failure.message, traceback=detail.traceback)
+    return ErrorView(type=failure.type, message=failure.message, traceback=failure.traceback)
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

@@ -24,6 +24,8 @@ class CoroutineExecutor:
             except StopIteration as end:  # it never had to wait
                 return encode(end.value)
             context.watched = Watched(coroutine, first=first)
+            if context.family is not None:  # a flow, which wants to know
+                context.family.lead(context.watched)
             return encode(await context.watched)
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) and task.cancelling():

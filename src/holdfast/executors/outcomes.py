@@ -21,9 +21,11 @@ from holdfast.function import Function
 from holdfast.tasks.durations import duration
 from holdfast.tasks.lifecycle import Cancelled, Errored, Outcome, Snoozed
 from holdfast.tasks.names import check_delay
-from holdfast.tasks.task import Failure
+from holdfast.tasks.task import Failure, Meaning
 
-__all__ = ["FunctionRaised", "NeedsWorker", "Raised", "contained", "outcome_of", "raised_by"]
+__all__ = [
+    "FunctionRaised", "NeedsWorker", "Raised", "contained", "meaning_of", "outcome_of", "raised_by",
+]  # fmt: skip
 
 _MOST_LEAVES = 1000
 _FINAL = (NonRetryable, PayloadRefused)
@@ -77,11 +79,26 @@ def raised_by(error: BaseException, function: Function[..., Any, Any] | None) ->
     only = leaves[0] if len(leaves) == 1 else error
     if _is(only, Snooze):
         return _snoozed(only, function)
+    told = _told(only)
+    if told and told.snooze is not None:
+        return Raised(failure=_failure(error), snooze=timedelta(seconds=told.snooze))
     return Raised(
-        failure=failure_of(_original(error)),
+        failure=_failure(error),
         retryable=any(_retryable(each, error, function) for each in leaves),
-        cancelled=_is(only, TaskCancelled, CancelledError),
+        cancelled=told.cancelled if told else _is(only, TaskCancelled, CancelledError),
     )
+
+
+def meaning_of(error: BaseException, function: Function[..., Any, Any]) -> Meaning | None:
+    """For when its class is gone. None where there is nothing special. Never raises."""
+    raised = raised_by(error, function)
+    found = Meaning(
+        final=all(_is(_original(leaf), *_FINAL) for leaf in _leaves(error)),
+        allows=raised.retryable,
+        snooze=None if raised.snooze is None else raised.snooze.total_seconds(),
+        cancelled=raised.cancelled,
+    )
+    return None if found == Meaning() else found
 
 
 def _snoozed(error: Any, function: Function[..., Any, Any] | None) -> Raised:
@@ -95,13 +112,15 @@ def _snoozed(error: Any, function: Function[..., Any, Any] | None) -> Raised:
 def _retryable(
     leaf: BaseException, whole: BaseException, function: Function[..., Any, Any] | None
 ) -> bool:
-    if _is(leaf, *_FINAL):
+    told = _told(leaf)
+    if _is(leaf, *_FINAL) or (told and told.final):
         return False
     policy = function.traits.retry_policy if function else None
     if policy is None:
         return True
     try:
-        return policy.tries_again(leaf) or policy.tries_again(whole)
+        allows = told.allows if told else policy.tries_again(leaf)
+        return allows or policy.tries_again(whole)
     except BaseException:  # a class that cannot be asked; tries are counted anyway
         return True
 
@@ -116,6 +135,17 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         else:
             found += 1
             yield each
+
+
+def _told(error: BaseException) -> Meaning | None:
+    """What a step's error meant when it was raised, where only that is left of it."""
+    recorded = type(error) is StepFailed and error.original is None and error.failure is not None
+    return (error.meaning or Meaning()) if recorded else None  # type: ignore[attr-defined]
+
+
+def _failure(error: BaseException) -> Failure:
+    found = error.failure if _told(error) else None  # type: ignore[attr-defined]
+    return failure_of(_original(error)) if found is None else found
 
 
 def _original(error: BaseException) -> BaseException:

@@ -1,5 +1,6 @@
 """Log records of child processes: written over the line, and handled where their worker logs."""
 
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -7,6 +8,7 @@ from contextlib import suppress
 
 from holdfast.context import Context, running
 from holdfast.executors import wire
+from holdfast.extras import extras_of
 from holdfast.tasks.task import plain
 
 __all__ = ["LineHandler", "handle", "levels", "take_levels"]
@@ -75,7 +77,15 @@ def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]
         function=plain(record.funcName or "", 200),
         pid=os.getpid(),
         trace=None if trace is None else plain(scrub(trace), _LONGEST),
+        extra=_extra(record, scrub),
     )
+
+
+def _extra(record: logging.LogRecord, scrub: Callable[[str], str]) -> str:
+    extra = json.dumps(extras_of(record, scrub))
+    if len(extra) <= _LONGEST:
+        return extra
+    return json.dumps({"extra": f"left out: {len(extra):,} characters, of {_LONGEST:,} at most"})
 
 
 def _about(left_out: int, now: float, number: int) -> wire.Logged:
@@ -114,6 +124,8 @@ def handle(said: wire.Logged, context: Context | None) -> None:
             }
         )
         with suppress(Exception):  # a filter of somebody's
+            for name, value in json.loads(said.extra).items():
+                record.__dict__.setdefault(name, value)
             logger.handle(record)
     finally:
         running.reset(token)

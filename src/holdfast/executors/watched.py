@@ -1,20 +1,28 @@
 """A coroutine that tells when it takes a step, and what it waits for."""
 
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, Protocol
 
-__all__ = ["Watched"]
+__all__ = ["Watched", "Watcher"]
 
 _NOTHING = object()
 
 
+class Watcher(Protocol):
+    """Of one coroutine: it is about to take a step; it waits again; it has ended."""
+
+    def moves(self) -> None: ...
+    def rests(self) -> None: ...
+    def ends(self) -> None: ...
+
+
 class Watched(Coroutine[Any, Any, Any]):
-    """Passes everything on. `moves` counts its steps, `waits` is what it awaits now; `moved` is
-    called at each step, `over` at its end. `first`: what it awaits already, where it was started
-    by hand."""
+    """Passes everything on. `moves` counts its steps, `waits` is what it awaits now. `watcher` is
+    told before each step, and after it where it waits again. `first`: what it awaits already,
+    where it was started by hand. `is_over`: it has ended."""
 
     __slots__ = (
-        "__name__", "__qualname__", "_coroutine", "_first", "_moved", "_over", "moves", "waits",
+        "__name__", "__qualname__", "_first", "coroutine", "is_over", "moves", "waits", "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -22,12 +30,12 @@ class Watched(Coroutine[Any, Any, Any]):
         coroutine: Coroutine[Any, Any, Any],
         *,
         first: Any = _NOTHING,
-        moved: Callable[[], None] | None = None,
-        over: Callable[[], None] | None = None,
+        watcher: "Watcher | None" = None,
     ) -> None:
-        self._coroutine, self._moved, self._over = coroutine, moved, over
+        self.coroutine, self.watcher = coroutine, watcher
         self._first = self.waits = first
         self.moves = 0
+        self.is_over = False
         self.__name__ = getattr(coroutine, "__name__", type(coroutine).__name__)
         self.__qualname__ = getattr(coroutine, "__qualname__", self.__name__)
 
@@ -46,32 +54,37 @@ class Watched(Coroutine[Any, Any, Any]):
     def send(self, value: Any, /) -> Any:
         self._move()
         try:
-            self.waits = self._coroutine.send(value)
+            self.waits = self.coroutine.send(value)
         except BaseException:
             self._end()
             raise
+        if self.watcher:
+            self.watcher.rests()
         return self.waits
 
     def throw(self, *error: Any) -> Any:
         self._move()
         try:
-            self.waits = self._coroutine.throw(*error)
+            self.waits = self.coroutine.throw(*error)
         except BaseException:
             self._end()
             raise
+        if self.watcher:
+            self.watcher.rests()
         return self.waits
 
     def close(self) -> None:
-        self._coroutine.close()
+        self.coroutine.close()
         self._end()
 
     def _move(self) -> None:
         self.moves += 1
-        if self._moved:
-            self._moved()
+        if self.watcher:
+            self.watcher.moves()
 
     def _end(self) -> None:
-        self.waits = None
-        over, self._over = self._over, None
-        if over:
-            over()
+        """`waits` stays: the last that it awaited."""
+        if not self.is_over and self.watcher:
+            self.is_over = True
+            self.watcher.ends()
+        self.is_over = True

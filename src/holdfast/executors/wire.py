@@ -115,6 +115,7 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     function: str
     pid: int
     trace: str | None
+    extra: str = "{}"  # JSON
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -1,7 +1,7 @@
 """What has come for a function that waits in memory, and when it had better wait outside of it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import takewhile
@@ -93,6 +93,17 @@ class Arrivals:
             self.told.pop(ask.task or self._task, None)
         return dead
 
+    def bereft(self) -> list[Ask]:
+        """Those who waited for a result that somebody else had asked for before, and gave up: a
+        cancelled task is nobody's result, so they ask for one of their own."""
+        if not self.told:
+            return []
+        strangers = [a for a in self._open.values() if not a.is_own and a.draft and a.draft.fresh]
+        found = [ask for ask in strangers if ask.task and _is_dead(ask, self.told.get(ask.task))]
+        for ask in found:
+            self.told.pop(ask.task or self._task, None)
+        return found
+
     def has_come(self) -> bool:
         """Whether there is anything to take."""
         return bool(self.ran or self._come() or self._next_signal() or self._all_due())
@@ -170,9 +181,12 @@ class Arrivals:
             and not any(ask.kind == "step" for ask in asks)
         )
 
-    async def wait(self, stir: asyncio.Event, *, only_us: bool) -> Waiting | None:
+    async def wait(
+        self, stir: asyncio.Event, *, only_us: bool, is_busy: Callable[[], bool]
+    ) -> Waiting | None:
         """Until something may have come. Or, after long enough: how to wait outside of memory.
-        `only_us`: the function surely awaits nothing of its own."""
+        `only_us`: the function surely awaits nothing of its own. `is_busy`: it does, and that
+        would be lost."""
         now = self._loop.time()
         outside = any(ask.kind in ("child", "signal") for ask in self._open.values())
         look_at = self._next_look if outside else inf
@@ -184,7 +198,10 @@ class Arrivals:
         knows = self._is_told or not outside
         leave_at = self._leave_at(due_at, outside or not only_us) if knows else inf
         if now >= leave_at:
-            return await self._leave(due_at)
+            if not is_busy():
+                waiting = await self._leave(due_at)
+                return None if is_busy() else waiting
+            leave_at = now + _LONGEST_PAUSE
         soonest = min(look_at, due_at, leave_at)
         with suppress(TimeoutError):
             async with asyncio.timeout(None if soonest == inf else soonest - now):
@@ -255,7 +272,9 @@ def _size(end: Ending) -> int:
     return size
 
 
-def _is_dead(ask: Ask, end: Ending) -> bool:
+def _is_dead(ask: Ask, end: Ending | None) -> bool:
+    if end is None:
+        return False
     return end.status is TaskStatus.CANCELLED or (ask.reborn and end.status is TaskStatus.FAILED)
 
 

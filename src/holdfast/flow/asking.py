@@ -13,8 +13,9 @@ import msgspec
 from holdfast.answers import Ending
 from holdfast.client import result_of
 from holdfast.context import Context, running
-from holdfast.errors import HoldfastError, InvalidInput, StepFailed
+from holdfast.errors import HoldfastError, InvalidInput, PayloadRefused, StepFailed
 from holdfast.executors.failures import failure_of
+from holdfast.executors.outcomes import meaning_of
 from holdfast.executors.thread import ThreadKeeper
 from holdfast.flow.asks import Ask, Join
 from holdfast.flow.blocking import Blocking
@@ -179,7 +180,8 @@ class Asking(Flow):
                 if isinstance(error, asyncio.CancelledError) and _is_stopped():
                     raise
                 errors.append(error)
-                return Recorded(key, failure=failure_of(error))
+                meaning = meaning_of(error, self._host.function)
+                return Recorded(key, failure=failure_of(error), meaning=meaning)
             finally:
                 running.reset(token)
 
@@ -189,13 +191,21 @@ class Asking(Flow):
             one, ask = await self.run_here(told, digest, run)
         else:
             ask = self.ask("step", told, digest)
-            ask.run, ask.lasts = run, not makeup.is_async
+            ask.run, ask.lasts, ask.variables = run, not makeup.is_async, copy_context()
             one = await self.begin(ask)
         if one.failure is not None and ask is not None:
             failed = StepFailed(name, one.failure.type, one.failure.message, *errors)
+            failed.traceback = one.failure.traceback
+            failed.failure, failed.meaning = one.failure, one.meaning
             raise self.raises(failed, ask)
         # As its annotation says: the same when it ran just now and when it is replayed.
-        return decode(bytes(one.result), makeup.returns)
+        try:
+            return decode(bytes(one.result), makeup.returns)
+        except PayloadRefused as error:
+            raise PayloadRefused(
+                f"step {name!r} ran, but its result does not fit what its function says that it "
+                f"returns: {error}; correct the annotation or the function"
+            ) from None
 
     async def _in_thread(self, call: partial[Any], inside: Context) -> Any:
         """Sync functions may block. One that cannot be stopped is told."""

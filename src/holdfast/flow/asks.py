@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
@@ -38,6 +39,7 @@ class Ask(asyncio.Future[One]):
         self.due: float | None = None  # by the clock of the event loop
         self.act: Callable[[], None] | None = None  # what an expired timer does
         self.run: Callable[[Key], Any] | None = None  # the step itself
+        self.variables: Variables | None = None  # of the code that asks for it
         self.running: asyncio.Task[Any] | None = None
         self.lasts = False  # it cannot be stopped: it has a thread
         self.join: Join | None = None

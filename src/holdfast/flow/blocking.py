@@ -82,9 +82,9 @@ class Blocking:
     ) -> Coroutine[Any, Any, Any]:
         return self._flow.continue_as_new(args, kwargs)
 
-    def value(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def value(self, kind: str, name: str, make: Callable[[], bytes]) -> bytes:
         async def taken() -> bytes:
-            return self._flow.value(name, make)
+            return self._flow.value(kind, name, make)
 
         found: bytes = self.run(taken())
         return found

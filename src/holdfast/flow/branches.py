@@ -6,7 +6,7 @@ On the event loop of a worker, tasks that a durable function makes are watched, 
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context as Variables
 from contextvars import copy_context
@@ -16,14 +16,18 @@ from weakref import WeakKeyDictionary
 
 from holdfast.context import Context, here, running
 from holdfast.executors.watched import Watched
-from holdfast.flow.entries import Key
+from holdfast.flow.awaits import branches, is_own
+from holdfast.flow.entries import Key, Past
 
 __all__ = ["Branch", "Family", "watching"]
 
-_release_waiter = getattr(asyncio.tasks, "_release_waiter", None)  # of wait_for, before 3.12
+_TIMED = ("as_completed.<locals>._on_timeout", "_AsCompletedIterator._handle_timeout")
+_release_waiter = getattr(asyncio.tasks, "_release_waiter", None)  # of wait, wait_for
 
 
 _STORES = ("holdfast.stores", "holdfast.notifiers")
+_TASKS = "asyncio.tasks"
+_MAKERS = ("as_completed", "_AsCompletedIterator.__init__")  # take what they are given from a set
 
 
 class Branch:
@@ -35,12 +39,31 @@ class Branch:
         self.path, self.above, self.born = path, above, born
         self.watched: Watched | None = None
         self.task: asyncio.Task[Any] | None = None
+        self.asks = 0
+        self.passed = 0  # awaits of its own, since the last ask
         self._made: dict[str, int] = {}
+        self._numbers: dict[int, int] = {}  # of coroutines that no task was made of yet
         self._asked: dict[tuple[str, str], int] = {}
 
-    def grow(self, name: str, born: int) -> "Branch":
-        number = self._made[name] = self._made.get(name, -1) + 1
+    def grow(self, coroutine: Coroutine[Any, Any, Any], born: int) -> "Branch":
+        name = _name(coroutine)
+        number = self._numbers.pop(id(coroutine), None)
+        if number is None:
+            number = self._next(name)
         return Branch(f"{self.path}/{name}[{number}]", self, born)
+
+    def expect(self, coroutines: Sequence[Any]) -> None:
+        """Tasks will be made of these in no order: they are numbered in the order given."""
+        for each in coroutines:
+            if isinstance(each, Coroutine) and id(each) not in self._numbers:
+                self._numbers[id(each)] = self._next(_name(each))
+
+    def expects(self, coroutine: Coroutine[Any, Any, Any]) -> bool:
+        return id(coroutine) in self._numbers
+
+    def _next(self, name: str) -> int:
+        number = self._made[name] = self._made.get(name, -1) + 1
+        return number
 
     @property
     def has_asked(self) -> bool:
@@ -48,17 +71,53 @@ class Branch:
 
     def key(self, name: str, digest: str) -> Key:
         """Of the next such ask in this branch."""
+        self.asks, self.passed = self.asks + 1, 0
         number = self._asked[name, digest] = self._asked.get((name, digest), -1) + 1
         return Key(self.path, name, digest, number)
 
 
+class _Watcher:
+    """Notes where a branch leaves an await of its own behind: no answer decides when it does."""
+
+    def __init__(self, family: "Family", branch: Branch, watched: Watched) -> None:
+        self._family, self._branch, self._watched = family, branch, watched
+        self._past: Past | None = None
+        self._awaits_own = False
+
+    def moves(self) -> None:
+        family, branch = self._family, self._branch
+        family.moves += 1
+        past = Past(branch.path, branch.asks, branch.passed + 1) if self._awaits_own else None
+        self._past = past
+
+    def rests(self) -> None:
+        """A function of one branch is not looked at: nothing races there."""
+        self._awaits_own = bool(self._family.alive) and is_own(self._watched)
+        if self._past and not self._awaits_own:
+            self._has_passed(self._past)
+
+    def ends(self) -> None:
+        self._family.end(self._branch)
+        if self._past:
+            self._has_passed(self._past)
+
+    def _has_passed(self, past: Past) -> None:
+        if self._branch.asks == past.asks:
+            self._branch.passed += 1
+        self._family.passed.append(past)
+        self._family.tell()
+
+
 class Family:
     """All branches of one attempt. They are watched from their beginning, since the function may
-    ask for something only later; `stir` is called when one has ended."""
+    ask for something only later; `stir` is called when one has ended, or left an await of its own
+    behind: those are in `passed`. `paths`: the branches that go on, and the function itself."""
 
     def __init__(self) -> None:
         self.main = Branch()
         self.alive: set[Branch] = set()
+        self.paths: dict[str, Branch] = {"": self.main}
+        self.passed: list[Past] = []
         self.stir: Callable[[], None] | None = None
         self.faults = 0  # how many failures reached the function so far
         self.moves = 0  # of all branches together
@@ -70,19 +129,49 @@ class Family:
         found: Family = attempt.family
         return found
 
-    def branch_out(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Branch:
-        branch: Branch = (here.get() or self.main).grow(name, self.faults)
-        branch.watched = Watched(coroutine, moved=self._moved, over=lambda: self._joined(branch))
+    def branch_out(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
+        above: Branch = here.get() or self.main
+        if not above.expects(coroutine) and (given := _given_with()):
+            above.expect(given)
+        branch = above.grow(coroutine, self.faults)
+        branch.watched = Watched(coroutine)
+        branch.watched.watcher = _Watcher(self, branch, branch.watched)
         self.alive.add(branch)
+        self.paths[branch.path] = branch
         return branch
 
-    def _moved(self) -> None:
-        self.moves += 1
+    def lead(self, watched: Watched) -> None:
+        """This is the function's own coroutine, which may wait already."""
+        self.main.watched = watched
+        watched.watcher = watcher = _Watcher(self, self.main, watched)
+        watcher.rests()
 
-    def _joined(self, branch: Branch) -> None:
+    def end(self, branch: Branch) -> None:
         self.alive.discard(branch)
+        self.paths.pop(branch.path, None)
+        self.tell()
+
+    def tell(self) -> None:
         if self.stir:
             self.stir()
+
+
+def _name(coroutine: Coroutine[Any, Any, Any]) -> str:
+    name: str = getattr(coroutine, "__qualname__", type(coroutine).__name__)
+    return name
+
+
+def _given_with() -> Sequence[Any] | None:
+    """What `asyncio.as_completed` was given, where it makes a task: in the order of the caller."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(8):  # through its own calls, and ours
+        if frame is None:
+            return None
+        if frame.f_code.co_qualname in _MAKERS and frame.f_globals.get("__name__") == _TASKS:
+            given = frame.f_locals.get("fs", frame.f_locals.get("aws"))
+            return given if isinstance(given, list | tuple) else None
+        frame = frame.f_back
+    return None
 
 
 class Timing(Protocol):
@@ -144,11 +233,11 @@ class _Hooks:
         if _attempt(attempt) is None:
             return self._new_task(loop, coroutine, options)
         options["context"] = variables = copy_context() if variables is None else variables.copy()
-        name = getattr(coroutine, "__qualname__", type(coroutine).__name__)
-        branch = variables.run(Family.of(attempt).branch_out, name, coroutine)
+        branch = variables.run(Family.of(attempt).branch_out, coroutine)
         variables.run(here.set, branch)
-        branch.task = self._new_task(loop, cast(Watched, branch.watched), options)
-        return branch.task
+        branch.task = task = self._new_task(loop, cast(Watched, branch.watched), options)
+        branches.add(task)
+        return task
 
     def _new_task(
         self,
@@ -181,8 +270,10 @@ class _Hooks:
 
 
 def _ends_a_wait(call: Callable[..., Any]) -> bool:
-    """Whether this is the timer of `asyncio.timeout` or of `asyncio.wait_for`."""
+    """Whether this is the timer of `asyncio.timeout`, `wait_for`, `wait` or `as_completed`."""
     if isinstance(getattr(call, "__self__", None), asyncio.Timeout):
+        return True
+    if getattr(call, "__qualname__", "").startswith(_TIMED) and call.__module__ == _TASKS:
         return True
     return _release_waiter is not None and call is _release_waiter
 

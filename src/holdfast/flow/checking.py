@@ -9,8 +9,9 @@ import msgspec
 
 from holdfast.answers import Journal, Step, Written
 from holdfast.context import Context, Effect, running
-from holdfast.errors import HoldfastError, InvalidInput, Parked
+from holdfast.errors import InvalidInput, Parked
 from holdfast.executors.coroutine import CoroutineExecutor
+from holdfast.executors.thread import ThreadExecutor
 from holdfast.flow.asking import Asking
 from holdfast.flow.asks import Ask
 from holdfast.flow.branches import watching
@@ -165,12 +166,11 @@ class _Dry:
 
 async def check(function: Function[..., Any, Any], run: Run, *, seconds: float = 60.0) -> Check:
     """Replay a run on this function's code. Code outside of steps runs; steps do not."""
-    if not function.is_async:
-        raise HoldfastError("only coroutine functions can be checked")
+    executor = CoroutineExecutor() if function.is_async else ThreadExecutor()
     with watching():
         dry = _Dry(function, run)
         token = running.set(dry.context)
-        replay = asyncio.create_task(CoroutineExecutor().run(function, dry.context))
+        replay = asyncio.create_task(executor.run(function, dry.context))
         running.reset(token)
         stopped = asyncio.create_task(dry.stopped.wait())
         done, _ = await asyncio.wait(
@@ -182,6 +182,7 @@ async def check(function: Function[..., Any, Any], run: Run, *, seconds: float =
         stopped.cancel()
         await asyncio.wait({replay, stopped})
         await dry.flow.close()
+        await executor.close()
         return _judged(dry, replay, ended, seconds)
 
 
@@ -192,12 +193,12 @@ def _judged(dry: _Dry, replay: "asyncio.Task[bytes]", ended: bool, seconds: floa
         return Check(fits=not parked, told=reason.reason.removeprefix("parked: "))
     if isinstance(reason, BaseException):
         return Check(fits=False, told=f"the replay could not go on: {reason}")
-    if not ended:
-        return Check(fits=False, told=f"the replay did not come to its end within {seconds:g} s")
     try:
         dry.flow.check_finished()
     except Parked as parked:
         return Check(fits=False, told=str(parked))
+    if not ended:
+        return Check(fits=False, told=f"the replay did not come to its end within {seconds:g} s")
     error = replay.exception()
     if error is not None:
         return Check(fits=True, told=f"it ends with {type(error).__name__}: {error}")

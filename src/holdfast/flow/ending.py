@@ -64,10 +64,12 @@ class Ending(Pump):
         later = set(self._history.later - self._faults.told)
         for kind, position in self._unhandled(error):
             (later if kind == "failed child" else drop).add(position)
-        changed = bool(drop) or later != self._history.later
-        written = not all(map(self._recording.holds, drop)) or later != self._history.later
+        void = self._recording.tail
+        changed = bool(drop) or later != self._history.later or void is not None
+        known = drop if void is None else drop | {void}
+        written = not all(map(self._recording.holds, known)) or later != self._history.later
         if changed and (written or self._must_stay()):
-            self._recording.add(Dropped(sorted(drop), sorted(later)))
+            self._recording.add(Dropped(sorted(drop), sorted(later), void=void))
         if written or self._must_stay():
             await self._recording.flush()
 

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.answers import Step
 from holdfast.errors import PayloadRefused
 from holdfast.tasks.payload import encode
-from holdfast.tasks.task import Failure
+from holdfast.tasks.task import Failure, Meaning
 
 __all__ = [
     "NULL",
@@ -23,9 +23,12 @@ __all__ = [
     "Holder",
     "Key",
     "One",
+    "Passed",
+    "Past",
     "Reached",
     "Recorded",
     "digest_of",
+    "one_of",
     "read",
     "write",
 ]
@@ -59,12 +62,14 @@ class Asked(msgspec.Struct, frozen=True, tag="asked", tag_field="is", omit_defau
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded", tag_field="is", omit_defaults=True):
-    """A step that ran inside the function, or a value that it took: with what it came to."""
+    """A step that ran inside the function, or a value that it took: with what it came to.
+    `meaning`: what its error meant for the function, where that lets it through."""
 
     key: Key
     result: msgspec.Raw = NULL
     failure: Failure | None = None
     what: Literal["step", "value"] = "step"
+    meaning: Meaning | None = None
 
 
 class One(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,6 +79,12 @@ class One(msgspec.Struct, frozen=True, omit_defaults=True):
     how: Literal["done", "failed", "cancelled", "due"]
     result: msgspec.Raw = NULL
     failure: Failure | None = None
+    meaning: Meaning | None = None
+
+
+def one_of(recorded: Recorded, position: int) -> One:
+    how: Literal["done", "failed"] = "done" if recorded.failure is None else "failed"
+    return One(position, how, recorded.result, recorded.failure, recorded.meaning)
 
 
 class Came(msgspec.Struct, frozen=True, tag="came", tag_field="is"):
@@ -82,21 +93,44 @@ class Came(msgspec.Struct, frozen=True, tag="came", tag_field="is"):
     all: list[One]
 
 
-class Abandoned(msgspec.Struct, frozen=True, tag="abandoned", tag_field="is"):
-    """Asks that the function gave up: what they come to never reaches it."""
+class Abandoned(msgspec.Struct, frozen=True, tag="abandoned", tag_field="is", omit_defaults=True):
+    """Asks that the function gave up: what they come to never reaches it. Steps have no place of
+    their own before they have ended."""
 
     asks: list[int]
+    steps: list[Key] = []
+
+
+class Past(NamedTuple):
+    """Something of its own that a branch awaited: the `nth` since it had asked so often."""
+
+    branch: str
+    asks: int
+    nth: int
+
+    def __str__(self) -> str:
+        return f"something of its own in {self.branch or 'the function'}"
+
+
+class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is", omit_defaults=True):
+    """Branches went on by themselves, or ended, and asked for nothing: in time for what reached the
+    function next; or at `before`, where that was written already."""
+
+    all: list[Past]
+    before: int | None = None
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="is", omit_defaults=True):
     """An attempt failed, and nothing that is recorded was done about these: steps and timeouts
     whose failures count no more, children that were given up and go on; `later` are children that
     failed: they run again in the next life only. `life`: written by that life, as the
-    fence of the one before."""
+    fence of the one before. `void`: what the function gave up or passed from this place on led to
+    nothing but its failure, and need not happen again."""
 
     asks: list[int]
     later: list[int] = []
     life: int | None = None
+    void: int | None = None
 
 
 class Reached(msgspec.Struct, frozen=True, tag="reached", tag_field="is"):
@@ -118,7 +152,7 @@ class Holder(msgspec.Struct, frozen=True, tag="holder", tag_field="is"):
     task: UUID
 
 
-Entry = Asked | Recorded | Came | Abandoned | Dropped | Reached | Again | Holder
+Entry = Asked | Recorded | Came | Abandoned | Passed | Dropped | Reached | Again | Holder
 
 _decoder = msgspec.json.Decoder(Entry)
 _encoder = msgspec.json.Encoder()

@@ -50,6 +50,11 @@ class Flow(Ending):
         """`acts`: by asking for this, the function does something about what failed."""
         if self.closed:
             raise PutDown
+        if asyncio.get_running_loop() is not self.loop:
+            raise HoldfastError(
+                "a durable function asks on the event loop of its worker: in a sync function use "
+                "Holdfast.run(...) instead of asyncio.run(...)"
+            )
         branch = self.branch
         key = branch.key(name, digest)
         self._asked.add(key)
@@ -82,11 +87,16 @@ class Flow(Ending):
         """Whether the function is a single thread of code that waits for nothing."""
         return not self.open and not self._branches
 
-    def value(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Taken once, and the same in every run."""
-        key = self.branch.key(name, "")
+    def value(self, kind: str, name: str, make: Callable[[], bytes]) -> bytes:
+        """Taken once, and the same in every run. One without a name of its own, where another is
+        recorded that nobody took: which of them this is, the code does not say any more."""
+        key = self.branch.key(f"{kind} {name}".strip(), "")
+        self._taken.add(key)
         if found := self._history.value(key):
             return bytes(found.result)
+        if name.startswith("in") and (left := self._history.untaken(key, kind, self._taken)):
+            self._host.stop_for(parked(disagreement(left, [key])))
+            raise PutDown
         made = make()
         self._recording.add(Recorded(key, result=msgspec.Raw(made), what="value"), decides=True)
         return made
@@ -204,7 +214,16 @@ class Flow(Ending):
             self._faults.given_up(ask)
         if ask.kind == "child":
             self._give_up_child(ask)
+        elif not self.closed and not self._history.deeds.is_known("gave up", ask.key):
+            self._give_up_other(ask)
         self.stir()
+
+    def _give_up_other(self, ask: Ask) -> None:
+        """Not a timer: it is given up with its block."""
+        if ask.kind == "step" and ask.running:
+            self._recording.add(Abandoned([], [ask.key]), decides=True)
+        elif ask.kind in ("signal", "sleep") and ask.position is not None:
+            self._recording.add(Abandoned([ask.position]), decides=True)
 
     def _give_up_child(self, ask: Ask) -> None:
         begun, position = self._history.begun.get(ask.key), ask.position

@@ -6,13 +6,13 @@ it again has it, once the rest is told, and that is recorded like any other answ
 be asked for, since without that failure the function may go another way.
 """
 
-from collections.abc import Collection, Container, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from uuid import UUID
 
 import msgspec
 
 from holdfast.answers import Step
+from holdfast.flow.deeds import Deed, Deeds
 from holdfast.flow.entries import (
     Abandoned,
     Again,
@@ -23,8 +23,10 @@ from holdfast.flow.entries import (
     Holder,
     Key,
     One,
+    Passed,
     Reached,
     Recorded,
+    one_of,
     read,
 )
 
@@ -62,16 +64,20 @@ class History:
         self.later: frozenset[int] = frozenset()
         self._lives: set[int | None] = set()
         self._values: dict[Key, Recorded] = {}
+        self._value_places: dict[Key, int] = {}  # of those that the code must come to again
         self._batches: list[list[Arrival]] = []
         self._places: list[int] = []  # of each batch in the journal
         self._spare: dict[int, list[Arrival]] = {}  # by moments, in their order
         self._moments: dict[int, int] = {}  # of each ask in it
         self._passed: list[Arrival] = []  # recorded, but not asked for when its turn came
         self._missed: list[Arrival] = []  # given up when its turn came
+        self.deeds = Deeds()
+        self._ages: dict[int, float] = {}
         self._at = 0
         self._by_position: dict[int, Begun] = {}
         for step, age in zip(steps, ages, strict=True):
             self._read(step.position, read(step), age)
+            self._ages[step.position] = age
 
     def _read(self, position: int, entry: Entry, age: float) -> None:
         begun = self._by_position
@@ -79,16 +85,23 @@ class History:
             case Asked():
                 begun[position] = Begun(position, entry, age, entry.task)
                 self.begun[entry.key] = begun[position]
+                self.deeds.add(Deed(position, "asked", entry.key))
             case Holder():
                 begun[entry.ask].task = entry.task
             case Abandoned():
                 for ask in entry.asks:
                     begun[ask].abandoned = position
+                for key in [begun[ask].asked.key for ask in entry.asks] + entry.steps:
+                    self.deeds.add(Deed(position, "gave up", key))
+            case Passed():
+                place = position if entry.before is None else entry.before
+                for past in entry.all:
+                    self.deeds.add(Deed(place, "passed", past))
             case Recorded(what="value"):
                 self._values[entry.key] = entry
+                self._value_places[entry.key] = position
             case Recorded():
-                how: Any = "done" if entry.failure is None else "failed"
-                one = One(position, how, entry.result, entry.failure)
+                one = one_of(entry, position)
                 self._add(position, [Arrival(entry.key, one)])
             case Came():
                 for one in entry.all:
@@ -103,8 +116,12 @@ class History:
                     begun[ask].again = False
 
     def _add(self, position: int, batch: list[Arrival]) -> None:
+        """What was asked behind a cut, and goes on, is known by its answer only."""
         self._batches.append(batch)
         self._places.append(position)
+        for arrival in batch:
+            if not self.deeds.is_known("asked", arrival.key):
+                self.deeds.add(Deed(position, "asked", arrival.key))
 
     def _from_spare(self, asks: Collection[int]) -> list[Arrival]:
         moments = {self._moments.pop(ask) for ask in asks if ask in self._moments}
@@ -133,6 +150,12 @@ class History:
         self._lives.add(entry.life)
         self._from_spare(asks)
         cut = self._cut(asks)
+        gone_on = {b.asked.key for b in self._by_position.values() if b.position in asks}
+        self.deeds.drop(cut, entry.void, gone_on)
+        ends = min((place for place in (cut, entry.void) if place is not None), default=None)
+        if ends is not None:
+            places = self._value_places
+            self._value_places = {key: place for key, place in places.items() if place < ends}
         for begun in self._by_position.values():
             place = begun.position
             begun.optional = begun.optional or (cut is not None and place > cut)
@@ -183,6 +206,28 @@ class History:
     def value(self, key: Key) -> Recorded | None:
         return self._values.get(key)
 
+    def untaken(self, key: Key, kind: str, taken: Container[Key]) -> list[Key]:
+        """Values of this kind that its branch took from other lines, and has not taken again."""
+        return [
+            other
+            for other in self._value_places
+            if other.branch == key.branch
+            and other.name.startswith(f"{kind} in")
+            and other not in taken
+        ]
+
+    def lacks(self, is_done: Callable[[Deed], bool]) -> Deed | None:
+        """What the function had done when it was told what is next, and has not done again."""
+        deed = self.deeds.next(is_done)
+        if deed and self._at < len(self._places) and deed.place > self._places[self._at]:
+            return None
+        return deed
+
+    def seconds_until(self, deed: Deed) -> float:
+        """From the first entry on, when it was done for the first time."""
+        first = next(iter(self._ages.values()), 0.0)
+        return first - self._ages.get(deed.place, first)
+
     def is_next(self, key: Key) -> Arrival | None:
         """What comes next, where it is the answer to this ask alone."""
         if self._passed or self._at == len(self._batches):
@@ -202,14 +247,27 @@ class History:
         while self._at < len(self._batches):
             batch = self._batches[self._at]
             self._at += 1
-            here = [arrival for arrival in batch if arrival.key in open]
+            here: list[Arrival] = []
             for arrival in batch:
-                if arrival.key not in open:
-                    missed = arrival.key in given_up
-                    (self._missed if missed else self._passed).append(arrival)
+                if arrival.key in given_up or self._came_too_late(arrival.key):
+                    self._missed.append(arrival)
+                else:
+                    (here if arrival.key in open else self._passed).append(arrival)
             if here:
                 return here
         return []
+
+    def take_missed(self, open: Container[Key]) -> list[Arrival]:
+        """Steps that were given up once, and today are not: they never run again."""
+        for place, arrival in enumerate(self._missed):
+            if arrival.key in open and self.kind_of(arrival) == "step":
+                del self._missed[place]
+                return [arrival]
+        return []
+
+    def _came_too_late(self, key: Key) -> bool:
+        """Whether the function gave it up just before it was told."""
+        return self.deeds.is_known("gave up", key)
 
     def take_spare(self, open: Container[Key]) -> list[Arrival]:
         """What came at one moment once, as far as it is asked for again. When all else is told."""

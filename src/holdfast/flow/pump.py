@@ -9,29 +9,23 @@ the function can go no further.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
-from typing import Any
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
 
 from holdfast.answers import Ending, Journal
-from holdfast.context import Context, here, running
+from holdfast.context import here, running
 from holdfast.errors import LeaseLost, Parked
-from holdfast.executors.watched import Watched
-from holdfast.flow.arrivals import Arrivals
-from holdfast.flow.asks import Ask, Join
-from holdfast.flow.branches import Branch, Family
-from holdfast.flow.children import Children
-from holdfast.flow.effects import Effects
-from holdfast.flow.entries import Asked, Came, Key, One, Reached, Recorded
-from holdfast.flow.faults import Faults
-from holdfast.flow.history import Arrival, History
+from holdfast.flow.asks import Ask
+from holdfast.flow.entries import Asked, Came, Key, One, Passed, Reached, Recorded, one_of
+from holdfast.flow.history import Arrival
 from holdfast.flow.host import Host
-from holdfast.flow.parking import disagreement, parked
-from holdfast.flow.recording import Recording, surely
+from holdfast.flow.parking import parked
+from holdfast.flow.recording import surely
+from holdfast.flow.standing import MANY_TURNS, Standing
 from holdfast.store import Store
 from holdfast.tasks.lifecycle import Waiting
 
@@ -40,54 +34,18 @@ __all__ = ["TIMEOUT", "Pump", "Step", "has_failed", "outside"]
 logger = logging.getLogger("holdfast.flow")
 Step = Callable[[Key], Awaitable[Recorded]]
 TIMEOUT = "timeout in"  # how timers of asyncio are named
-_DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
 _MOMENT = 0.002  # seconds in which a child that starts here may end, and its end be written
-_TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
+_AT_ONCE = 1000  # in an entry
+_LOOK_AGAIN = timedelta(minutes=10)  # for a function that was put down beside a lock, or the like
 
 
-class Pump:
+class Pump(Standing):
     """Hands over what is recorded, begins what is new, waits for the rest."""
 
     def __init__(self, store: Store, host: Host, journal: Journal | None) -> None:
         """`journal`: None where there is none yet."""
-        self.loop = asyncio.get_running_loop()
-        self._store, self._host = store, host
-        self._lease = host.context.claimed.lease
-        self._history = History(journal.steps, journal.ages) if journal else History()
-        self._recording = Recording(store, self._lease, self._history.next_position)
-        context = host.context
-        life = context.claimed.life
-        if life and (dropped := self._history.rebirth(life)):
-            self._history.drop(dropped)
-            self._recording.add(dropped, decides=True, stays=True)
-        self._effects = Effects(
-            self._lease.task,
-            context.since or -context.fence,
-            self._history,
-            self._recording,
-            context.effects,
-        )
-        self._family = Family.of(context)
+        super().__init__(store, host, journal)
         self._family.stir = self.stir
-        self._branches = self._family.alive
-        self._asked: set[Key] = set()
-        self.open: dict[Key, Ask] = {}
-        self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
-        self._children = Children(store, host, self._history, self._recording, self._arrivals)
-        self._told = self._children.told  # recorded, and not handed over yet
-        self._faults = Faults(self._family)
-        self._missed: list[tuple[Ask, One]] = []  # recorded, and nobody waits for it any more
-        self._raised: list[tuple[BaseException, Ask]] = []
-        self._last_due: Ask | None = None  # the last one whose time was over
-        self._patches: dict[str, bool] = {}
-        self._given_up: list[UUID] = []
-        self._gone: set[Key] = set()  # of asks that were given up
-        self._doubts: tuple[int, float] | None = None
-        self._stir = asyncio.Event()
-        self._pump: asyncio.Task[None] | None = None
-        self._led: asyncio.Task[Any] | None = None
-        self._can_stop = True  # the pump, in the middle of what it does
-        self.closed = False
 
     # ── told from outside ────────────────────────────────────────────────────────────────────
 
@@ -104,21 +62,13 @@ class Pump:
     def hurry(self) -> None:
         """Leave memory as soon as there is nothing to do but wait."""
         self._arrivals.patience = 0.0
+        self._business.hurries = True
         self.stir()
 
     def stir(self) -> None:
         self._stir.set()
         if self._pump is None and not self.closed:
             self._pump = self.loop.create_task(self._run(), context=outside())
-
-    @property
-    def context(self) -> Context:
-        return self._host.context
-
-    @property
-    def branch(self) -> Branch:
-        found: Branch = here.get() or self._family.main
-        return found
 
     # ── the pump ─────────────────────────────────────────────────────────────────────────────
 
@@ -149,33 +99,10 @@ class Pump:
         """Timers go on outside of memory: all are written down."""
         if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
             await self._children.record(timers, self.loop.time())
+        self._note_passed()
         await self._recording.flush()
         if not self.closed:  # else it has failed meanwhile
             self._host.stop_for(waiting)
-
-    async def _quiet(self) -> None:
-        """Until the function can go no further."""
-        turns, seen = 0, -1
-        while turns < _TURNS and not self._waits_for_us():
-            await asyncio.sleep(0)
-            moved = self._total_moves()
-            turns, seen = (turns + 1, seen) if moved == seen else (0, moved)
-
-    def _waits_for_us(self) -> bool:
-        """Whether every branch awaits one of our asks, as far as that is quick to say."""
-        watched = self._watched
-        if watched is None or len(self._branches) > 4:
-            return False
-        waits = [watched.waits, *(b.watched and b.watched.waits for b in self._branches)]
-        return all(isinstance(one, Ask | Join) and one.is_open for one in waits)
-
-    def _total_moves(self) -> int:
-        return self._family.moves + (self._watched.moves if self._watched else 0)
-
-    @property
-    def _watched(self) -> Watched | None:
-        watched: Watched | None = self._host.context.watched
-        return watched
 
     async def _go_on(self) -> bool:
         """One thing that can be done without waiting."""
@@ -183,7 +110,12 @@ class Pump:
         if self._told:
             self._hand_over()
             return True
+        if (deed := self._history.lacks(self._is_done)) and await self._may_come(deed):
+            return True
         if arrivals := self._history.take(self.open, self._gone):
+            self._tell(arrivals)
+            return True
+        if arrivals := self._history.take_missed(self.open):
             self._tell(arrivals)
             return True
         if spare := self._history.take_spare(self.open):
@@ -192,6 +124,8 @@ class Pump:
             return True
         for ask in self._arrivals.dead():
             ask.again = True
+        for ask in self._arrivals.bereft():
+            ask.position, ask.task, ask.is_own = None, None, True
         if new := [ask for ask in self.open.values() if _is_new(ask)]:
             if left := self._history.unasked(self._asked):
                 await self._doubt(left, [ask.key for ask in new])
@@ -225,21 +159,6 @@ class Pump:
     def _tell(self, arrivals: Sequence[Arrival]) -> None:
         self._answer([(self.open.pop(arrival.key), arrival.one) for arrival in arrivals])
 
-    async def _doubt(self, left: Sequence[Key], new: Sequence[Key]) -> None:
-        """Recorded, and not asked: it may come where the function awaits something of its own."""
-        moves, now = self._total_moves(), self.loop.time()
-        if self._waits_for_us():
-            raise disagreement(left, new)
-        if self._doubts is None or self._doubts[0] != moves:
-            self._doubts = moves, now
-        if now - self._doubts[1] > _DOUBT:
-            raise disagreement(left, new)
-        self._stir.clear()
-        self._can_stop = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DOUBT / 100):
-                await self._stir.wait()
-
     async def _make_sure(self, asks: Sequence[Ask]) -> None:
         await self._children.make_sure(asks)
 
@@ -248,7 +167,22 @@ class Pump:
         self._stir.clear()
         if self._arrivals.can_rest():
             self._host.rest()
-        return await self._arrivals.wait(self._stir, only_us=self._waits_for_us())
+        waiting = await self._arrivals.wait(
+            self._stir, only_us=self._waits_for_us(), is_busy=self._business.would_be_lost
+        )
+        if waiting and await self._goes_on():
+            return None
+        # What it waits for may never wake it.
+        if waiting and not self._business.hurries and self._business.own != "no":
+            timer = _LOOK_AGAIN if waiting.timer is None else min(waiting.timer, _LOOK_AGAIN)
+            waiting = msgspec.structs.replace(waiting, timer=timer)
+        return waiting
+
+    async def _goes_on(self) -> bool:
+        """Whether it takes a step after all: what happens in it may take many turns."""
+        before = self._business.moves
+        await self._quiet(MANY_TURNS)
+        return self._business.moves != before
 
     async def _begin(self, new: Sequence[Ask]) -> None:
         """Record what is asked for, with the children; and run steps."""
@@ -267,7 +201,8 @@ class Pump:
             if self.closed or ask.done():  # it was given up meanwhile
                 continue
             assert ask.run
-            ask.running = self.loop.create_task(self._run_step(ask), context=outside())
+            context = outside(ask.variables)
+            ask.running = self.loop.create_task(self._run_step(ask), context=context)
             self._arrivals.under_way.add(ask.running)
             ask.running.add_done_callback(self._stepped)
 
@@ -300,11 +235,13 @@ class Pump:
         alone = len(come) == 1 and len(self.open) == 1 and not self._branches
         if isinstance(come[0][1], Recorded) and come[0][1].failure is None:
             alone = False
+        self._note_passed()
+        first = self._recording.position
         ones: list[tuple[Ask, One]] = []
         for ask, what in come:
             if isinstance(what, Recorded):
                 ask.position = self._recording.add(what, decides=True)
-                ones.append((ask, _one_of(what, ask.position)))
+                ones.append((ask, one_of(what, ask.position)))
             else:
                 ones.append((ask, what))
         for ask, _ in come:
@@ -324,9 +261,17 @@ class Pump:
         # A function that never asked for anything but time needs no journal.
         if not alone and not self._is_plain():
             await self._recording.flush(seen=self._arrivals.seen)
+            self._note_passed(before=first)
         # One entry after the other, as they are read again: what steps came to has one each.
         self._told += [[one] for one in ones] if come[0][0].kind == "step" else [ones]
         self._hand_over()
+
+    def _note_passed(self, before: int | None = None) -> None:
+        """What went on by itself, in time for what the function is told now."""
+        passed, self._family.passed = self._family.passed, []
+        new = [past for past in passed if not self._history.deeds.is_known("passed", past)]
+        for start in range(0, len(new), _AT_ONCE):
+            self._recording.add(Passed(new[start : start + _AT_ONCE], before), decides=True)
 
     def _is_plain(self) -> bool:
         return self._history.next_position == 0 and all(
@@ -368,14 +313,9 @@ def has_failed(kind: str, one: One) -> bool:
     return one.how in ("failed", "cancelled") or (one.how == "due" and kind != "sleep")
 
 
-def _one_of(recorded: Recorded, position: int) -> One:
-    how: Any = "done" if recorded.failure is None else "failed"
-    return One(position, how, recorded.result, recorded.failure)
-
-
-def outside() -> Variables:
-    """Where no attempt runs: what we do there is not the function's."""
-    variables = copy_context()
+def outside(of: Variables | None = None) -> Variables:
+    """Where no attempt runs: what we do there is not the function's. `of`: with its variables."""
+    variables = copy_context() if of is None else of.copy()
     variables.run(running.set, None)
     variables.run(here.set, None)
     return variables

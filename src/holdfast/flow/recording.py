@@ -7,7 +7,7 @@ from uuid import UUID
 
 from holdfast.answers import Step, Taking, Written
 from holdfast.errors import StoreUnreachable
-from holdfast.flow.entries import Entry, write
+from holdfast.flow.entries import Abandoned, Asked, Came, Entry, Passed, Reached, Recorded, write
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
@@ -22,22 +22,31 @@ class Recording:
     nobody outside can tell whether a function knows something that is not written yet."""
 
     def __init__(self, store: Flows, lease: Lease, position: int) -> None:
-        self._store, self._lease, self._position = store, lease, position
+        self._store, self._lease, self.position = store, lease, position
         self._pending: list[Step] = []
         self._consumed: list[UUID] = []
         self._busy = asyncio.Lock()
         self.decides = False  # it holds what another run might answer otherwise
         self.stays = False  # it holds what the next attempt must know, however this one ends
+        self.tail: int | None = None  # from here on nothing was asked and nothing came
 
     def add(self, entry: Entry, *, decides: bool = False, stays: bool = False) -> int:
         """Answers its place. `decides`: before anything is done on the ground of it, it must be
         written, since another run might come to something else. `stays`: it is done, also where
         the attempt fails."""
-        position, self._position = self._position, self._position + 1
+        position, self.position = self.position, self.position + 1
         self._pending.append(write(position, entry))
+        self._follow(position, entry, kept=stays)
         self.decides = self.decides or decides
         self.stays = self.stays or stays
         return position
+
+    def _follow(self, position: int, entry: Entry, *, kept: bool) -> None:
+        is_step = isinstance(entry, Recorded) and entry.what == "step" and not kept
+        if is_step or isinstance(entry, Asked | Came | Reached):
+            self.tail = None
+        elif isinstance(entry, Abandoned | Passed | Recorded) and self.tail is None:
+            self.tail = position
 
     def replace(self, position: int, entry: Entry) -> None:
         """What is not written yet becomes something else."""

@@ -55,6 +55,17 @@ _QUEUE = {
     "oldest_pending_age_seconds": 0.4,
     "capped": False,
 }
+_LEASE = {
+    "task_id": _ID,
+    "type": "shop:charge",
+    "queue": "money",
+    "worker_id": "worker-1",
+    "fence": 1,
+    "try_count": 1,
+    "started_at": _AT,
+    "lease_timeout": _AT,
+    "seconds_left": 241.5,
+}
 _EVENT = {
     "seq": 42,
     "type": "task.done",
@@ -86,6 +97,7 @@ EXAMPLES: dict[Any, Any] = {
         shapes.NewTask: {"type": "shop:charge", "kwargs": {"order": 7}, "user_id": "u-512"},
         shapes.TaskView: _TASK,
         shapes.TaskPage: {"data": [_TASK], "next_cursor": None, "has_more": False},
+        shapes.LeasePage: {"data": [_LEASE], "next_cursor": None, "has_more": False},
         shapes.Accepted: {"task": _TASK, "created": True},
         shapes.QueueView: _QUEUE,
         shapes.EventView: _EVENT,

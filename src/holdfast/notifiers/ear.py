@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.errors import InvalidInput
 from holdfast.notifier import EVERYTHING, Hint
+from holdfast.notifiers.ending import end
 from holdfast.notifiers.messages import Marks, unpack
 from holdfast.notifiers.outage import LOG, Backoff, Outage
 
@@ -64,8 +65,7 @@ class Ear:
         self._closed = True
         self._tried.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await end(self._task)
 
     async def _run(self) -> None:
         backoff = Backoff()

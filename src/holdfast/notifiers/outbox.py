@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from holdfast.notifier import Hint
+from holdfast.notifiers.ending import end
 from holdfast.notifiers.gathered import Gathered
 from holdfast.notifiers.outage import LOG, Backoff, Outage
 
@@ -53,8 +54,7 @@ class Outbox:
         if self._sending is not None and not self._outage.lasts:
             await asyncio.wait([self._sending], timeout=_FAREWELL)
         if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
+            await end(self._sending)
 
     async def _run(self) -> None:
         backoff = Backoff()

@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,9 @@ from uuid import UUID
 from holdfast.answers import Recovered
 from holdfast.clock import Clock
 from holdfast.context import Context, entered
+from holdfast.extras import extras_of
 from holdfast.observer import DeadLetter, Ended, Observer, Stuck
+from holdfast.redaction import HIDDEN, Redaction
 from holdfast.tasks.lifecycle import Verdict
 from holdfast.tasks.task import Claimed
 
@@ -77,10 +79,11 @@ class LogObserver(Observer):
             match end.settlement.verdict:
                 case Verdict.FAILED:
                     logger.error(
-                        "task %s (%s) failed for good after %d tries: %s: %s",
+                        "task %s (%s) failed for good after %d %s: %s: %s",
                         end.task.lease.task,
                         end.task.lane.type,
                         end.task.tries,
+                        "try" if end.task.tries == 1 else "tries",
                         failure.type,
                         failure.message,
                     )
@@ -160,6 +163,7 @@ def fields_of(context: Context | None) -> dict[str, Any]:
     }
 
 
+_TAKEN = frozenset(("time", "level", "logger", "message", "exception"))
 _FIELDS = (
     "holdfast_task_id", "holdfast_root_id", "holdfast_attempt", "holdfast_worker_id",
     "holdfast_queue", "holdfast_tenant",
@@ -178,7 +182,13 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the task where there is one."""
+    """One JSON object a line, with the task where there is one, and with what a record was given as
+    `extra`: where it has a name of ours, as `extra_…`. `redact`: names of fields to hide besides
+    those that are always hidden."""
+
+    def __init__(self, redact: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._redaction = Redaction(redact)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -188,11 +198,37 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: v for name in _FIELDS if (v := getattr(record, name, "")) != ""}
+        for name, value in extras_of(record, _scrubber(record), self._redaction).items():
+            if name not in _FIELDS:
+                line[f"extra_{name}" if name in _TAKEN else name] = value
         if record.exc_text:  # it was scrubbed, or comes from another process
             line["exception"] = record.exc_text
         elif record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+class _Scrub:
+    """Hides the secrets among the arguments of a record's task, also where another thread writes
+    the record. They are not handed to another process: there all is hidden."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context | None) -> None:
+        self._context = context
+
+    def __call__(self, text: str) -> str:
+        return self._context.scrub(text) if self._context else HIDDEN
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Scrub, (None,)
+
+
+def _scrubber(record: logging.LogRecord) -> Callable[[str], str]:
+    known: Callable[[str], str] | None = getattr(record, "_holdfast_scrub", None)
+    if known is None and (context := entered()) is not None:
+        return context.scrub
+    return known or str
 
 
 def _scrub(record: logging.LogRecord, context: Context) -> None:
@@ -207,13 +243,14 @@ def _scrub(record: logging.LogRecord, context: Context) -> None:
 
 
 def install_structured_logging(
-    target: logging.Logger | None = None, *, as_json: bool = False
+    target: logging.Logger | None = None, *, as_json: bool = False, redact: Iterable[str] = ()
 ) -> None:
     """From now on every record has the fields `holdfast_task_id`, `holdfast_root_id`,
     `holdfast_attempt`, `holdfast_worker_id`, `holdfast_queue` and `holdfast_tenant`, empty outside
     of a task, so that format strings may name them; and none repeats a secret among the arguments
     of the task that it was written in. `as_json`: the handlers of `target` (the root
-    logger unless told otherwise) write JSON.
+    logger unless told otherwise) write JSON, also what a record was given as `extra`, where fields
+    such as `password`, and those that `redact` names, are hidden.
     """
     before = logging.getLogRecordFactory()
     if not getattr(before, "_holdfast", False):
@@ -222,6 +259,8 @@ def install_structured_logging(
             record, context = before(*args, **kwargs), entered()
             record.__dict__.update(fields_of(context))
             if context is not None:
+                if context.secrets is not None:  # what comes as `extra` is put there only later
+                    record._holdfast_scrub = _Scrub(context)
                 with suppress(Exception):  # one that cannot be told is its handlers' affair
                     _scrub(record, context)
             return record
@@ -230,4 +269,4 @@ def install_structured_logging(
         logging.setLogRecordFactory(make)
     if as_json:
         for handler in (target or logging.getLogger()).handlers:
-            handler.setFormatter(JsonFormatter())
+            handler.setFormatter(JsonFormatter(redact))

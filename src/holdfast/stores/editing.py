@@ -58,9 +58,9 @@ class Edits(Producing, Views):
 def _check_tries(task: Task, edit: Edit) -> None:
     tries = _given(edit.max_tries, None)
     if tries not in (None, task.max_tries) and tries <= task.try_count:
+        often = "once" if task.try_count == 1 else f"{task.try_count} times"
         raise InvalidInput(
-            f"task {task.id} was tried {task.try_count} times already; max_tries must be more, "
-            "or cancel it"
+            f"task {task.id} was tried {often} already; max_tries must be more, or cancel it"
         )
 
 

@@ -127,9 +127,11 @@ class Views(Standings, Following):
         older_than: timedelta | None = None,
         tenant: str | None = None,
         worker: str | None = None,
+        after: tuple[datetime, UUID] | None = None,
         limit: int = 500,
     ) -> list[LeaseView]:
         check_limit(limit)
+        end, id = after or (None, None)
         older = None if older_than is None else seconds_of("older_than", older_than)
         return [
             LeaseView(
@@ -146,7 +148,14 @@ class Views(Standings, Following):
                 tenant=row[10],
             )
             for row in await self._call(
-                "leases", lapsed=lapsed, older=older, tenant=tenant, worker=worker, limit=limit
+                "leases",
+                lapsed=lapsed,
+                older=older,
+                tenant=tenant,
+                worker=worker,
+                after_end=end,
+                after_id=id,
+                limit=limit,
             )
         ]
 

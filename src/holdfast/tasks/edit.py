@@ -11,6 +11,7 @@ from holdfast.tasks.durations import duration
 from holdfast.tasks.lane import Lane
 from holdfast.tasks.names import (
     check_delay,
+    check_expires,
     check_labels,
     check_name,
     check_priority,
@@ -77,4 +78,5 @@ def edit_of(**wishes: Any) -> Edit:
     for name in ("delay", "expires"):
         if given.get(name) is not None:
             given[name] = duration(name, given[name])
+    check_expires(given.get("expires"), given.get("delay"))
     return Edit(**given)

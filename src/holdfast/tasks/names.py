@@ -10,6 +10,7 @@ from holdfast.errors import InvalidInput
 __all__ = [
     "PRIORITY_RANGE",
     "check_delay",
+    "check_expires",
     "check_instant",
     "check_key",
     "check_labels",
@@ -106,6 +107,15 @@ def check_number(what: str, number: Any, least: int, most: int) -> int:
 def check_tries(tries: Any) -> int:
     """The first try included."""
     return check_number("max_tries", tries, 1, 32_000)
+
+
+def check_expires(expires: timedelta | None, delay: timedelta | None) -> None:
+    """Both count from the same moment: what expires while it is put off would never start."""
+    if expires is not None and delay and expires <= delay:
+        raise InvalidInput(
+            f"it would expire after {expires}, before its delay of {delay} is over; both count "
+            "from now: give a longer expires"
+        )
 
 
 def check_run_at(run_at: Any, delay: timedelta | None) -> datetime:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -18,6 +19,9 @@ def _dump(value: Any) -> Any:
     """Models of pydantic, known by what they can do: the library itself is never imported."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
+    if isinstance(value, Coroutine):
+        name = getattr(value, "__qualname__", "it")
+        raise TypeError(f"await {name}, or Holdfast.run({name}(...)) where the function is sync")
     raise TypeError(f"objects of type {type(value).__name__} have no form as JSON")
 
 
@@ -28,7 +32,7 @@ def _load(kind: Any, value: Any) -> Any:
 
 
 _sorted = msgspec.json.Encoder(order="deterministic", enc_hook=_dump)  # equal values, equal bytes
-_unsorted = msgspec.json.Encoder(enc_hook=_dump)  # for dicts whose keys are not texts
+_unsorted = msgspec.json.Encoder(enc_hook=_dump)  # for sets of things that have no order
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 # A text that never ends reaches to the end, or each quote in it would be looked at anew.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
@@ -43,7 +47,7 @@ def encode(value: Any) -> bytes:
         try:
             data = _sorted.encode(value)
         except TypeError:
-            data = _unsorted.encode(value)
+            data = _with_odd_keys(value)
     except RecursionError:
         raise _too_deep() from None
     except (
@@ -59,6 +63,15 @@ def encode(value: Any) -> bytes:
     if b"null" in data and _has_nan(value):
         raise PayloadRefused("NaN and infinity cannot be stored as JSON; send None or a text")
     return data
+
+
+def _with_odd_keys(value: Any) -> bytes:
+    """Dicts whose keys are no texts: as such they have an order, too."""
+    try:
+        plain = msgspec.to_builtins(value, order="deterministic", str_keys=True, enc_hook=_dump)
+        return _sorted.encode(plain)
+    except TypeError:
+        return _unsorted.encode(value)
 
 
 def decode(data: bytes, type: Any = Any) -> Any:

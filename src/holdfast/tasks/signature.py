@@ -5,6 +5,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,7 +37,10 @@ class Signature:
         if kwargs or len(args) != len(self._places) or self._picky:
             bound = self._bind(args, kwargs)
             args, kwargs = bound.args, bound.kwargs
-        payload = encode({"args": list(args), "kwargs": kwargs})
+        try:
+            payload = encode({"args": list(args), "kwargs": kwargs})
+        except PayloadRefused as error:
+            raise self._unstorable(args, kwargs, error) from None
         self.unpack(payload)  # what the worker could not read is refused here
         return payload
 
@@ -78,6 +82,19 @@ class Signature:
             except PayloadRefused:
                 return f"{name}: "
         return ""
+
+    def _unstorable(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], error: PayloadRefused
+    ) -> PayloadRefused:
+        """The error of the first argument that cannot be stored even alone, with its name."""
+        rest = "*" + "".join(p.name for p in self._of(inspect.Parameter.VAR_POSITIONAL))
+        placed = zip_longest(self.places[: len(args)], args, fillvalue=rest)
+        for name, value in (*placed, *kwargs.items()):
+            try:
+                encode(value)
+            except PayloadRefused as alone:
+                return PayloadRefused(f"argument {name} of {self}: {alone}")
+        return PayloadRefused(f"arguments of {self}: {error}")
 
     def value_of(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a call gives as the argument `name`, by default or otherwise."""

@@ -21,7 +21,7 @@ from holdfast.tasks.names import (
     check_type,
     check_user_id,
 )
-from holdfast.tasks.payload import check_payload
+from holdfast.tasks.payload import check_payload, decode
 from holdfast.tasks.retry import RetryPolicy
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Draft",
     "Failure",
     "Lease",
+    "Meaning",
     "Task",
     "TaskStatus",
     "fingerprint",
@@ -188,6 +189,24 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "type", plain(self.type, 200))
         msgspec.structs.force_setattr(self, "message", plain(self.message, 4000))
+
+    @property
+    def traceback(self) -> str | None:
+        return decode(self.detail, _Detail).traceback if self.detail else None
+
+
+class _Detail(msgspec.Struct):
+    traceback: str | None = None
+
+
+class Meaning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an error meant for the function that let it through, kept for when only data is left of
+    it. `final`: it forbids another try; else the function's policy `allows` one, or not."""
+
+    final: bool = False
+    allows: bool = True
+    snooze: float | None = None  # seconds
+    cancelled: bool = False
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,6 +66,7 @@ def chores(
         tell_of_expired(observer, expired)
         if expired:
             work_came()  # whoever waits for them goes on
+            await store.cancel([one.task for one in expired])  # what they had begun
         return len(expired)
 
     async def wake() -> int:

@@ -10,6 +10,7 @@ from holdfast.cli.doctor.finding import CHECKS, Finding, fail, ok, skipped
 from holdfast.cli.exits import Stop
 from holdfast.clock import lap
 from holdfast.desk.desk import Desk
+from holdfast.desk.leases import all_leases
 from holdfast.errors import HoldfastError, StoreError
 
 __all__ = ["Visit"]
@@ -91,7 +92,7 @@ class Visit:
         yield await fleet.clock(desk)
         workers, queues = await desk.workers(), await desk.queues()
         yield await fleet.lease_length(desk, workers, self._lease, self._default)
-        leases = await desk.leases(limit=1000)
+        leases = await all_leases(desk)
         yield await fleet.workers_of_queues(desk, queues, workers)
         yield fleet.stale_workers(workers, leases)
         yield fleet.recovery(leases)

@@ -3,9 +3,9 @@
 import msgspec
 from starlette.responses import Response
 
-from holdfast.desk.shapes import LeaseShape
-from holdfast.http.fields import Label, Limit
-from holdfast.http.rendering import Listed, json
+from holdfast.desk.shapes import LeasePage
+from holdfast.http.fields import Cursor, Label, Limit
+from holdfast.http.paging import paged, place_of
 from holdfast.http.routing import Ask, Routes
 
 __all__ = ["routes"]
@@ -16,6 +16,7 @@ routes = Routes("leases")
 class LeaseFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expired: bool = False
     worker_id: Label | None = None
+    cursor: Cursor | None = None
     limit: Limit = 100
 
 
@@ -23,12 +24,16 @@ class LeaseFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     "/v1/leases",
     scope="fleet:read",
     query=LeaseFilter,
-    answers={200: Listed[LeaseShape]},
+    answers={200: LeasePage},
 )
 async def list_leases(ask: Ask) -> Response:
-    """What is held; `expired`: only what nobody renewed."""
+    """What is held, a page at a time, what ends first at the top; `expired`: only what nobody
+    renewed. What is renewed between two pages comes on both."""
     wanted: LeaseFilter = ask.query
-    found = await ask.desk.leases(
-        expired=wanted.expired, worker=wanted.worker_id, limit=wanted.limit
+    page = await ask.desk.leases(
+        expired=wanted.expired,
+        worker=wanted.worker_id,
+        cursor=place_of(ask, wanted),
+        limit=wanted.limit,
     )
-    return json(Listed(data=found))
+    return paged(ask, wanted, page)

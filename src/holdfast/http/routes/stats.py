@@ -8,6 +8,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from holdfast.app.probes import worker_stats
+from holdfast.desk.leases import all_leases
 from holdfast.desk.shapes import Stats, WorkerView
 from holdfast.http.fields import Label
 from holdfast.http.metrics import fleet
@@ -86,7 +87,7 @@ async def show_worker_stats(ask: Ask) -> Response:
 
 
 async def _stats(ask: Ask, view: WorkerView) -> WorkerStats:
-    held = await ask.desk.leases(worker=view.id)
+    held = await all_leases(ask.desk, worker=view.id)
     return WorkerStats(
         worker_id=view.worker_id,
         state=view.status,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal
-from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import msgspec
@@ -24,6 +23,7 @@ from holdfast.desk.shapes import (
     WhyView,
 )
 from holdfast.http.fields import MAX_BATCH, Cursor, ErrorText, Instant, Label, Limit
+from holdfast.http.paging import paged, place_of
 from holdfast.http.problems import Problem, wrong_parameter
 from holdfast.http.rendering import Listed, fresh, json, matches, needed_match
 from holdfast.http.routing import Ask, Routes
@@ -132,18 +132,8 @@ async def list_tasks(ask: Ask) -> Response:
 
 
 async def listed(ask: Ask, wanted: TaskFilter) -> Response:
-    filter = msgspec.structs.replace(wanted, cursor=None, limit=0)
-    cursors, tenant, place = ask.house.cursors, ask.caller.tenant, wanted.cursor
-    asked = msgspec.structs.asdict(wanted)
-    asked["cursor"] = None if place is None else cursors.take(place, tenant, filter)
-    query = TaskQuery(**asked)
-    page = await ask.desk.tasks(query)
-    if page.next_cursor is None:
-        return json(page)
-    cursor = cursors.give(page.next_cursor, tenant, filter)
-    again: dict[str, Any] = {**ask.request.query_params, "cursor": cursor}
-    link = f'<{quote(ask.request.scope["path"])}?{urlencode(again)}>; rel="next"'
-    return json(msgspec.structs.replace(page, next_cursor=cursor), headers={"Link": link})
+    query = TaskQuery(**msgspec.structs.asdict(wanted) | {"cursor": place_of(ask, wanted)})
+    return paged(ask, wanted, await ask.desk.tasks(query))
 
 
 @routes.get(

@@ -240,7 +240,8 @@ where (:tenant::text is null or l.tenant = :tenant)
   and (not :lapsed or e.lease_timeout < holdfast.clock())
   and (:older::float8 is null or e.started_at < holdfast.clock() - make_interval(secs => :older))
   and (:worker::text is null or k.name = :worker or e.worker::text = :worker)
-order by e.lease_timeout
+  and (:after_end::timestamptz is null or (e.lease_timeout, e.id) > (:after_end, :after_id::uuid))
+order by e.lease_timeout, e.id
 limit :limit
 
 -- name: lease_counts

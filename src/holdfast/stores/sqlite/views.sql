@@ -240,7 +240,8 @@ where (:tenant is null or l.tenant = :tenant)
   and (not :lapsed or e.boot <> :boot or e.boot_end < :boot_now)
   and (:older is null or e.started_at < :now - :older * 1e6)
   and (:worker is null or k.name = :worker or cast(e.worker as text) = :worker)
-order by e.lease_timeout
+  and (e.lease_timeout, e.id) > (coalesce(:after_end, -1), coalesce(:after_id, x''))
+order by e.lease_timeout, e.id
 limit :limit
 
 -- name: lease_counts

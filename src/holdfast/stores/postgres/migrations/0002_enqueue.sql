@@ -399,6 +399,10 @@ begin
     raise exception 'holdfast: delay and expires must be from 0 to 100 years, run_at from 1970 to 9000 and instead of a delay'
       using errcode = 'invalid_parameter_value';
   end if;
+  if delay > interval '0' and expires <= delay then
+    raise exception 'holdfast: it would expire after %, before its delay of % is over; both count from now: give a longer expires',
+      expires, delay using errcode = 'invalid_parameter_value';
+  end if;
   if length(idempotency_key) not between 1 and 255 or length(concurrency_key) not between 1 and 255 then
     raise exception 'holdfast: a key must have 1 to 255 characters' using errcode = 'invalid_parameter_value';
   end if;

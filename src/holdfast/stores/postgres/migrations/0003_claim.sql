@@ -422,7 +422,7 @@ begin
             from holdfast.ready q
             join holdfast.lane l on l.id = any (array[q.lane])
             where q.ctid = head
-              and q.lane = any (p_lanes)   -- another one may stand there by now
+              and q.lane = any (p_lanes)   -- our snapshot keeps the place for it; this costs nothing
               and not l.paused
               and l.gates is null
             for update of q skip locked    -- nothing that is not taken is locked

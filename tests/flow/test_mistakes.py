@@ -1,0 +1,59 @@
+"""Mistakes that people make inside of durable functions: each is told what to do."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, TaskFailed
+from tests.flow.acts import ONCE
+from tests.work.bench import Bench
+
+
+def _number() -> int:
+    return "seven"  # type: ignore[return-value]
+
+
+def _runs_a_loop_of_its_own(child: Any) -> Any:
+    return asyncio.run(child(1))
+
+
+def _returns_what_it_should_run(child: Any) -> Any:
+    return Holdfast.step("one", str, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        (_runs_a_loop_of_its_own, "use Holdfast.run(...) instead of asyncio.run"),
+        (_returns_what_it_should_run, "Holdfast.run("),
+    ],
+)
+async def test_a_sync_function_runs_what_it_asks_for(
+    bench: Bench, body: Callable[[Any], Any], advice: str
+) -> None:
+    @bench.app.durable(name="child")
+    async def child(i: int) -> int:
+        return i
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    def root() -> Any:
+        return body(child)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed) as failed:
+            await task.result(timeout=30)
+    assert advice in str(failed.value)
+
+
+async def test_a_steps_result_that_does_not_fit_names_the_step(bench: Bench) -> None:
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> int:
+        return await Holdfast.step("how many", _number)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed, match="step 'how many' ran, but its result does not fit"):
+            await task.result(timeout=30)
