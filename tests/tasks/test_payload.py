@@ -247,3 +247,12 @@ def test_equal_values_are_equal_bytes_in_every_process() -> None:
         for seed in range(4)
     }
     assert found == {'{"1":0,"10":{"x":["p","q","r"]},"2":["a","b","c","d"]}\n'}
+
+
+def test_keys_that_are_one_as_json_are_refused():
+    for value in ({1: 2, "1": 3}, [{"a": {2.5: 0, "2.5": {3, 4}}}]):
+        with pytest.raises(PayloadRefused, match="two keys of a dict are one as JSON"):
+            encode(value)
+    assert encode({1: "ä\n", "2": 0.1, UUID(int=3): b"\0"}) == (
+        b'{"00000000-0000-0000-0000-000000000003":"AA==","1":"\xc3\xa4\\n","2":0.1}'
+    )

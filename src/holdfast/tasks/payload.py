@@ -69,9 +69,12 @@ def _with_odd_keys(value: Any) -> bytes:
     """Dicts whose keys are no texts: as such they have an order, too."""
     try:
         plain = msgspec.to_builtins(value, order="deterministic", str_keys=True, enc_hook=_dump)
-        return _sorted.encode(plain)
     except TypeError:
         return _unsorted.encode(value)
+    data = _sorted.encode(plain)
+    if len(data) != len(_unsorted.encode(value)):  # in any order it has the same length
+        raise ValueError("two keys of a dict are one as JSON, such as 1 and '1'")
+    return data
 
 
 def decode(data: bytes, type: Any = Any) -> Any:
