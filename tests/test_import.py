@@ -1,5 +1,6 @@
 """Importing holdfast is cheap: nothing heavy comes along."""
 
+import os
 import subprocess
 import sys
 
@@ -22,9 +23,10 @@ print((time.process_time() - between) / (between - before))
 
 
 def said(program: str) -> list[str]:
-    """By a fresh interpreter."""
+    """By a fresh interpreter that keeps what it has compiled."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     return subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=env
     ).stdout.split()
 
 

@@ -13,6 +13,7 @@ import pytest
 from holdfast.errors import InvalidInput, PayloadRefused, UnknownType
 from holdfast.function import Function
 from holdfast.registry import Registry
+from holdfast.tasks.cron import Cron
 from holdfast.tasks.limits import Limit, Rate
 from holdfast.tasks.retry import RetryPolicy
 
@@ -384,3 +385,29 @@ def test_a_prompt_gives_them_the_name_main(tmp_path):
     (tmp_path / "orders.py").touch()
     assert program("-c", PROGRAM, cwd=tmp_path) == "__main__:charge named\n2 __main__:charge\n"
     assert program("-", cwd=tmp_path, stdin=PROGRAM).startswith("__main__:charge named\n")
+
+
+def test_a_function_that_runs_by_the_clock_says_when_and_needs_nothing():
+    registry = Registry()
+
+    @registry.durable(cron="0 9 * * MON-FRI", timezone="Europe/Berlin")
+    def report(kind: str = "short", *rest: int, **more: int) -> None: ...
+
+    assert report.traits.cron == Cron("0 9 * * MON-FRI", "Europe/Berlin")
+    with pytest.raises(InvalidInput, match=r"give 'kind' of .* a default"):
+
+        @registry.durable(cron="0 9 * * *")
+        def needy(kind: str) -> None: ...
+
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        registry.durable(cron="at nine")(lambda: None)
+    with pytest.raises(InvalidInput, match="give cron= too"):
+        registry.durable(timezone="Europe/Berlin")(lambda: None)
+
+
+def test_one_version_of_a_function_runs_by_the_clock():
+    registry = Registry()
+    registry.durable(name="f", version="1")(lambda: None)
+    registry.durable(name="f", version="2", cron="@daily")(lambda: None)
+    with pytest.raises(InvalidInput, match="two versions of 'f' have a cron, '2' and '3'"):
+        registry.durable(name="f", version="3", cron="@hourly")(lambda: None)

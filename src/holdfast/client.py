@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -23,6 +23,7 @@ from holdfast.function import Call, Function
 from holdfast.ids import derived_id, new_id
 from holdfast.notifier import EVERYTHING, Hint, Notifier
 from holdfast.store import Store
+from holdfast.tasks.cron import Cron
 from holdfast.tasks.edit import Edit
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.task import Draft, Task, TaskStatus
@@ -130,11 +131,24 @@ class Client:
         with tracing.sending(drafts) as traced:
             ids = await self._accept(traced, conn)
         if conn is None:  # the caller's transaction carries its own hints, and may not commit
-            if self._told:
-                self._told([d for d, id in zip(drafts, ids, strict=True) if d.id == id])
-            # Also of what is not due yet: whoever rests shall not rest past it.
-            self._notifier.tell(Hint("work", queue) for queue in {d.queue for d in drafts})
+            self._accepted([d for d, id in zip(drafts, ids, strict=True) if d.id == id])
         return ids
+
+    async def plan(
+        self, type: str, cron: Cron, *, seen: datetime, next: datetime, drafts: Sequence[Draft]
+    ) -> bool:
+        """Tasks of a function that runs by the clock: see `Store.plan`."""
+        with tracing.sending(drafts) as traced:
+            moved = await self.store.plan(type, cron, seen=seen, next=next, drafts=traced)
+        if moved:
+            self._accepted(drafts)
+        return moved
+
+    def _accepted(self, drafts: Sequence[Draft]) -> None:
+        if self._told:
+            self._told(drafts)
+        # Also of what is not due yet: whoever rests shall not rest past it.
+        self._notifier.tell(Hint("work", queue) for queue in {d.queue for d in drafts})
 
     async def _accept(self, drafts: Sequence[Draft], conn: Any) -> list[UUID]:
         if conn is not None:

@@ -14,6 +14,7 @@ from holdfast.context import Asking, running
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.ids import new_id
 from holdfast.sources import remember
+from holdfast.tasks.cron import Cron
 from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.limits import Limit, Rate
 from holdfast.tasks.names import (
@@ -59,6 +60,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: int | None = None
     cpu_limit: float | None = None
     fenced: bool = False
+    cron: Cron | None = None
 
     @property
     def runs_once(self) -> bool:
@@ -111,6 +113,11 @@ class Function(Generic[P, T, R]):
         if traits.concurrency_key and not self.signature.has(traits.concurrency_key):
             raise InvalidInput(
                 f"concurrency_key {traits.concurrency_key!r} is no argument of {self.signature}"
+            )
+        if traits.cron and (missing := self.signature.required):
+            raise InvalidInput(
+                f"with cron= a function is called without arguments; give {missing[0]!r} of "
+                f"{self.signature} a default"
             )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -229,6 +236,18 @@ class Function(Generic[P, T, R]):
             unique=wishes.unique or "while_kept",
             fresh=None if wishes.idempotency_key or traits.runs_once else traits.cached,
             concurrency_key=self._concurrency_key(args, kwargs),
+        )
+
+    def tick(self, at: datetime, now: datetime) -> Draft:
+        """The task for one time of its cron: there is one, whoever plans it."""
+        draft = self.draft((), {})
+        ahead = max(at - now, timedelta(0))
+        return msgspec.structs.replace(
+            draft,
+            run_at=at,
+            key=f"cron:{self.name[:150]}:{at:%Y-%m-%dT%H:%M:%SZ}",
+            fresh=None,
+            expires=None if draft.expires is None else draft.expires + ahead,
         )
 
     def _own_key(

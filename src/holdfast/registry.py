@@ -9,6 +9,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 from holdfast.errors import InvalidInput, UnknownType
 from holdfast.function import Function, Isolation, KeyFunction, Soon, Traits, Wishes
+from holdfast.tasks.cron import Cron
 from holdfast.tasks.durations import Duration, duration, longer_than_nothing
 from holdfast.tasks.names import (
     check_labels,
@@ -59,8 +60,18 @@ class Registry:
                 f"two functions are registered as {function.name!r}: {_origin(there)} and "
                 f"{_origin(function)}; give one of them another name="
             )
+        if function.traits.cron and (other := self._on_schedule(function)):
+            raise InvalidInput(
+                f"two versions of {function.name!r} have a cron, {other.version!r} and "
+                f"{function.version!r}; leave it to the one that shall run"
+            )
         self._own[function.name, function.version] = function
         Registry.additions += 1
+
+    def _on_schedule(self, function: Function[..., Any, Any]) -> Function[..., Any, Any] | None:
+        """Another version of it that has a cron."""
+        versions = (f for f in self._own.values() if f.name == function.name and f.traits.cron)
+        return next((f for f in versions if f.version != function.version), None)
 
     def find(self, name: str, version: str | None = None) -> Function[..., Any, Any]:
         """By its name, or by the last part of it where that is unambiguous. Where no version is
@@ -126,6 +137,8 @@ class Durable:
         memory_limit: int | None = None,
         cpu_limit: float | None = None,
         fenced: bool = False,
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> "_Decorator": ...
     def __call__(self, function: Any = None, /, **options: Any) -> Any:
         """Make a function durable: bare, or with options."""
@@ -167,6 +180,8 @@ def _function(
     expires: Duration | None = None,
     timeout: Duration | None = None,
     cached: bool | Duration = False,
+    cron: str | None = None,
+    timezone: str | None = None,
     **traits: Any,
 ) -> Function[..., Any, Any]:
     _check_callable(function)
@@ -188,10 +203,19 @@ def _function(
     made = Traits(
         timeout=None if timeout is None else duration("timeout", timeout),
         cached=_lifetime(cached),
+        cron=_cron(cron, timezone),
         **traits,
     )
     _check_traits(made)
     return Function(function, check_type(name or _name_of(function)), made, wishes)
+
+
+def _cron(cron: str | None, timezone: str | None) -> Cron | None:
+    if cron is None:
+        if timezone is not None:
+            raise InvalidInput("timezone= says by which clocks a cron= counts: give cron= too")
+        return None
+    return Cron(cron, "UTC" if timezone is None else timezone)
 
 
 def _lifetime(cached: bool | Duration) -> timedelta | None:

@@ -8,7 +8,7 @@ not: ask `claimed` with its grant what it brought, and claim anew with a new one
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from holdfast.answers import (
 )
 from holdfast.archive import Audits, Keys, Logs, Operations, Requests, Rollups
 from holdfast.steering import Steering, Views
+from holdfast.tasks.cron import Cron
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Claimed, Draft, Lease
 
@@ -37,6 +38,7 @@ __all__ = [
     "Flows",
     "Prepared",
     "Producing",
+    "Schedules",
     "Store",
     "Upkeep",
     "Working",
@@ -263,11 +265,31 @@ class Upkeep(Protocol):
         ...
 
 
+class Schedules(Protocol):
+    """Functions that run by the clock. A schedule is known by its function and its cron."""
+
+    async def see_schedules(
+        self, known: Sequence[tuple[str, Cron]]
+    ) -> tuple[datetime, list[datetime]]:
+        """Keep these, which a worker's code has: those that nobody asks for are forgotten with
+        what ended long ago. Answers what time it is, and from when on each is not planned yet:
+        a new one from its next time on."""
+        ...
+
+    async def plan(
+        self, type: str, cron: Cron, *, seen: datetime, next: datetime, drafts: Sequence[Draft]
+    ) -> bool:
+        """Accept these tasks, and have it planned up to `next`: both, or nothing where it is not
+        at `seen` any more, since somebody else has planned it."""
+        ...
+
+
 class Store(
     Producing,
     Working,
     Flows,
     Upkeep,
+    Schedules,
     Steering,
     Views,
     Keys,

@@ -1,7 +1,8 @@
 """Work happens when the test says so, at the time that the test's clock shows."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -260,3 +261,27 @@ async def test_an_app_of_ones_own_lives_here_for_the_test(app: AppUnderTest):
     assert mine.home is home
     with pytest.raises(InvalidInput, match=r"use\(\) takes a Holdfast"):
         app.use("mine")  # type: ignore[arg-type]
+
+
+async def test_functions_with_a_cron_run_at_their_times(holdfast: AppUnderTest) -> None:
+    @holdfast.durable(cron="0 */6 * * *", timezone="Europe/Berlin")
+    async def report() -> None:
+        done.append(current().now())
+
+    assert await holdfast.run_for("1d") == 4
+    times = [at for at in done if isinstance(at, datetime)]
+    assert all(b - a == timedelta(hours=6) for a, b in pairwise(times))
+    await holdfast.advance("1d")  # nobody was there: it is made up for once
+    assert await holdfast.drain() == 1
+    assert await holdfast.drain() == 0
+
+
+async def test_a_cron_beside_a_function_that_sleeps(holdfast: AppUnderTest) -> None:
+    @holdfast.durable(cron="*/10 * * * *")
+    async def tick() -> None:
+        done.append("tick")
+
+    task = await holdfast.dispatch(three_naps)
+    await holdfast.run_for("65m")
+    assert (await task.result())[-1] < timedelta(minutes=61)
+    assert len(done) in (6, 7)

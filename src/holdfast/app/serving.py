@@ -29,7 +29,8 @@ from holdfast.tasks.durations import Duration, duration
 from holdfast.tasks.lane import Serving
 from holdfast.tasks.names import PRIORITY_RANGE, check_labels, check_number
 from holdfast.upkeep.chores import Upkeeping, chores
-from holdfast.upkeep.keeping import keep
+from holdfast.upkeep.keeping import Chore, keep
+from holdfast.upkeep.schedules import EVERY, Planner
 from holdfast.upkeep.stuck import check_on_stuck
 from holdfast.version import __version__
 from holdfast.work.pace import Polling
@@ -139,6 +140,7 @@ async def _serve(
         lifecycle.follow(worker.facts)
         heard = Many([observer, worker.vitals])
         duties = chores(client.store, heard, upkeeping, worker.work_came)
+        duties.append(Chore("schedules", EVERY, Planner(client, lambda: functions).sweep))
         keeping = asyncio.create_task(keep(duties))
         try:
             with watching():

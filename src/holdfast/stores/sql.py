@@ -14,6 +14,7 @@ from holdfast.stores.logs import Logs
 from holdfast.stores.operations import Operations
 from holdfast.stores.requests import Requests
 from holdfast.stores.rollups import Rollups
+from holdfast.stores.schedules import Schedules
 from holdfast.stores.steering import Steering
 from holdfast.stores.upkeep import Upkeep
 from holdfast.tasks.names import check_name
@@ -21,7 +22,9 @@ from holdfast.tasks.names import check_name
 __all__ = ["SqlStore"]
 
 
-class SqlStore(Upkeep, Flows, Steering, Edits, Keys, Audits, Requests, Logs, Operations, Rollups):
+class SqlStore(
+    Upkeep, Flows, Steering, Schedules, Edits, Keys, Audits, Requests, Logs, Operations, Rollups
+):
     """Keeps `holdfast.store.Store`."""
 
     def __init__(self, driver: Driver, *, share_commits: bool = True) -> None:

@@ -111,6 +111,13 @@ class Signature:
     def has(self, name: str) -> bool:
         return name in self._signature.parameters
 
+    @property
+    def required(self) -> list[str]:
+        """The names of arguments that must be given."""
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = self._signature.parameters.values()
+        return [p.name for p in parameters if p.default is p.empty and p.kind not in several]
+
     def result(self, data: bytes) -> Any:
         return decode(data, self.returns)
 
@@ -122,16 +129,11 @@ class Signature:
         """Its arguments by name, as JSON Schema; what has no schema may be anything."""
         definitions: dict[str, Any] = {}
         properties = {name: _schema(kind, definitions) for name, kind in self._kinds.items()}
-        required = [
-            p.name
-            for p in self._signature.parameters.values()
-            if p.name in properties and p.default is p.empty
-        ]
         open_ended = bool(self._of(inspect.Parameter.VAR_KEYWORD))
         return {
             "type": "object",
             "properties": properties,
-            "required": required,
+            "required": [name for name in self.required if name in properties],
             "additionalProperties": open_ended,
         } | ({"$defs": definitions} if definitions else {})
 

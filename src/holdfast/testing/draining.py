@@ -24,6 +24,7 @@ from holdfast.tasks.task import Claimed
 from holdfast.testing.crashing import Crash, Life, dying, lives, mortal
 from holdfast.testing.enqueued import Enqueued
 from holdfast.upkeep.letters import tell_of_expired
+from holdfast.upkeep.schedules import Planner
 from holdfast.work.attempt import Attempt
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
@@ -55,12 +56,14 @@ class Draining:
         ended = 0
         try:
             while True:  # one worker after the other, as they crash
-                store = (await self.app.home.client()).store
+                client = await self.app.home.client()
+                store = client.store
                 await Declaring(store, self.app.known.values).declare()
                 self._workers += 1
                 record = WorkerRecord(id=new_worker_id(), name=f"worker-{self._workers}")
                 await store.register(record)
-                hand = Hand(self, store, record, slots)
+                planner = Planner(client, self.app.known.values, ahead=timedelta(0))
+                hand = Hand(self, store, record, slots, planner)
                 next_due = await hand.work()
                 ended += hand.ended
                 if hand.life.cause is None:
@@ -75,9 +78,16 @@ class Draining:
 class Hand:
     """One worker, until nothing is due or until it dies."""
 
-    def __init__(self, draining: Draining, store: Store, record: WorkerRecord, slots: int) -> None:
+    def __init__(
+        self,
+        draining: Draining,
+        store: Store,
+        record: WorkerRecord,
+        slots: int,
+        planner: Planner,
+    ) -> None:
         self._draining, self._app, self._store = draining, draining.app, store
-        self._record, self._count = record, slots
+        self._record, self._count, self._planner = record, slots, planner
         self._news = asyncio.Event()
         self.life = Life(self._news.set)
         self.ended = 0
@@ -141,7 +151,8 @@ class Hand:
                 self._slots.take(tasks)
             elif not len(self.holding) and not moved:
                 if not await self._thread_ended():
-                    return next_due
+                    falls_due = (next_due, self._planner.next_in)
+                    return min((s for s in falls_due if s is not None), default=None)
                 continue
             await self._until_room(1 if tasks else self._count)
         return None
@@ -168,7 +179,7 @@ class Hand:
         orphans, self._orphans = self._orphans, []
         if orphans:
             await self._store.cancel(orphans)
-        moved = await self._app.reset_expired_leases() + len(orphans)
+        moved = await self._app.reset_expired_leases() + len(orphans) + await self._planner.sweep()
         while expired := await self._store.expire():
             moved += len(expired)
             tell_of_expired(Many(self._app.observers), expired)

@@ -61,5 +61,30 @@ set next_at = holdfast.clock() + make_interval(secs => :every)
 where c.next_at <= holdfast.clock() or c.next_at > holdfast.clock() + make_interval(secs => 2 * :every)
 returning c.name
 
+-- name: see_schedules
+with said as (
+  select *
+  from unnest(:types::text[], :crons::text[], :timezones::text[], :firsts::timestamptz[])
+    with ordinality as a (type, cron, timezone, first_at, place)
+),
+seen as (
+  insert into holdfast.schedule as s (type, cron, timezone, next_at, seen_at)
+  select a.type, a.cron, a.timezone, a.first_at, holdfast.clock()
+  from said a
+  order by a.type, a.cron, a.timezone
+  on conflict (type, cron, timezone) do update
+  set seen_at = excluded.seen_at
+  returning s.type, s.cron, s.timezone, s.next_at
+)
+select array_agg(s.next_at order by a.place)
+from said a
+join seen s using (type, cron, timezone)
+
+-- name: move_schedule
+update holdfast.schedule s
+set next_at = :next
+where s.type = :type and s.cron = :cron and s.timezone = :timezone and s.next_at = :seen
+returning s.type
+
 -- name: cleanup
 select holdfast.cleanup(:retention, :dead_letters, :batch)

@@ -196,6 +196,23 @@ returning name
 delete from chore
 where next_at < :now - :after
 
+-- name: schedule.see
+insert into schedule (type, cron, timezone, next_at, seen_at)
+values (:type, :cron, :timezone, :first, :now)
+on conflict (type, cron, timezone) do update
+set seen_at = excluded.seen_at
+returning next_at
+
+-- name: schedule.move
+update schedule
+set next_at = :next
+where type = :type and cron = :cron and timezone = :timezone and next_at = :seen
+returning type
+
+-- name: schedule.forget
+delete from schedule
+where seen_at < :now - :after
+
 -- name: cleanup.ended
 select o.id
 from outcome o

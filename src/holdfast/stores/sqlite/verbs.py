@@ -134,6 +134,8 @@ VERBS: dict[str, Verb] = {
     "mark_stale": _procedure(upkeep.mark_stale),
     "forget_workers": _procedure(upkeep.forget_workers),
     "take_turn": _procedure(upkeep.take_turn),
+    "see_schedules": _procedure(upkeep.see_schedules),
+    "move_schedule": _procedure(upkeep.move_schedule),
     "cleanup": _procedure(upkeep.cleanup),
     # steer
     "request_cancel": _procedure(steer.request_cancel),

@@ -110,6 +110,16 @@ create table holdfast.chore (
   next_at timestamptz not null
 ) with (fillfactor = 50);
 
+-- When functions run by the clock. A row for each way in which it is said: workers of two releases keep to their own.
+create table holdfast.schedule (
+  type text not null,
+  cron text not null,
+  timezone text not null,
+  next_at timestamptz not null,             -- all before it are planned
+  seen_at timestamptz not null,             -- by a worker that knows the function
+  primary key (type, cron, timezone)
+) with (fillfactor = 50);
+
 -- Tasks ----------------------------------------------------------------------------------------
 
 create table holdfast.task (

@@ -654,6 +654,8 @@ begin
   perform holdfast.forget_workers(p_retention, p_batch);
   delete from holdfast.chore
   where next_at < holdfast.clock() - make_interval(secs => p_retention);
+  delete from holdfast.schedule
+  where seen_at < holdfast.clock() - make_interval(secs => p_retention);
   return coalesce(cardinality(holdfast.forget(old)), 0);
 end $$;
 

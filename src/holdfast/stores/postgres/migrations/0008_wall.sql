@@ -119,6 +119,7 @@ as $$
       ('lane_change', null, 'select, update'),
       ('worker', null, 'select, insert, update'),
       ('chore', null, 'select, insert, update'),
+      ('schedule', null, 'select, insert, update'),
       ('reached', null, 'select, insert, update'),
       ('migration', null, 'select')
   ) as a (name, by, may)

@@ -105,6 +105,16 @@ create table chore (
   next_at integer not null
 ) strict, without rowid;
 
+-- When functions run by the clock. A row for each way in which it is said: workers of two releases keep to their own.
+create table schedule (
+  type text not null,
+  cron text not null,
+  timezone text not null,
+  next_at integer not null,                 -- all before it are planned
+  seen_at integer not null,                 -- by a worker that knows the function
+  primary key (type, cron, timezone)
+) strict, without rowid;
+
 -- Tasks ----------------------------------------------------------------------------------------
 
 create table task (

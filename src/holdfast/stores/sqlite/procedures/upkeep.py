@@ -1,15 +1,26 @@
 """Chores: what expired, what was not heard of, what ended long ago."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from holdfast.stores.sqlite.procedures.endings import EXPIRED
 from holdfast.stores.sqlite.procedures.records import roll_up_early
 from holdfast.stores.sqlite.procedures.steer import withdraw
-from holdfast.stores.sqlite.session import Session, bytes_of, micros
+from holdfast.stores.sqlite.session import Session, bytes_of, micros, micros_of
 
-__all__ = ["cleanup", "discard", "expire", "forget_workers", "lapsed", "mark_stale", "take_turn"]
+__all__ = [
+    "cleanup",
+    "discard",
+    "expire",
+    "forget_workers",
+    "lapsed",
+    "mark_stale",
+    "move_schedule",
+    "see_schedules",
+    "take_turn",
+]
 
 _LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes", "expiry", "logs")
 
@@ -49,6 +60,35 @@ def take_turn(s: Session, *, chore: str, every: float) -> list[tuple[Any, ...]]:
     return s.rows("chore.take_turn", chore=chore, every=micros(every))
 
 
+def see_schedules(
+    s: Session,
+    *,
+    types: list[str],
+    crons: list[str],
+    timezones: list[str],
+    firsts: list[datetime],
+) -> list[tuple[list[int]]]:
+    said = zip(types, crons, timezones, map(micros_of, firsts), strict=True)
+    found = [
+        s.rows("schedule.see", type=type, cron=cron, timezone=timezone, first=first)
+        for type, cron, timezone, first in said
+    ]
+    return [([next_at for ((next_at,),) in found],)]
+
+
+def move_schedule(
+    s: Session, *, type: str, cron: str, timezone: str, seen: datetime, next: datetime
+) -> list[tuple[Any, ...]]:
+    return s.rows(
+        "schedule.move",
+        type=type,
+        cron=cron,
+        timezone=timezone,
+        seen=micros_of(seen),
+        next=micros_of(next),
+    )
+
+
 def cleanup(
     s: Session, *, retention: float, dead_letters: float | None, batch: int
 ) -> list[tuple[int]]:
@@ -59,6 +99,7 @@ def cleanup(
         old += [id for (id,) in rows]
     forget_workers(s, after=retention, batch=batch)
     s.run("chore.forget", after=kept)
+    s.run("schedule.forget", after=kept)
     return [(len(_forget(s, old)),)]
 
 
