@@ -1,8 +1,11 @@
 """What a log record carries beyond its own fields (`extra=`), fit to be written by anyone."""
 
+import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +18,7 @@ Scrub = Callable[[str], str]
 _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 _LATER = {"message", "asctime", "taskName"}  # which formatters, or newer Pythons, put there
 _KNOWN = Redaction()
+_MOST = 10_000  # values of one record: what is logged must not hold up what it is about
 
 
 def extras_of(
@@ -33,6 +37,7 @@ def extras_of(
 class _Teller:
     def __init__(self, scrub: Scrub, redaction: Redaction) -> None:
         self._scrub, self._redaction = scrub, redaction
+        self._left = _MOST
 
     def fields(self, found: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
         hides = self._redaction.is_secret
@@ -43,7 +48,12 @@ class _Teller:
 
     def tell(self, value: Any, above: tuple[int, ...]) -> Any:
         """`above`: the containers that it lies in, by their id: one may lie in itself."""
+        self._left -= 1
+        if self._left < 0:
+            return "..."
         try:
+            if (named := _named(value)) is not None:
+                return "..." if id(value) in above else self.fields(named, (*above, id(value)))
             match value:
                 case None | bool():
                     return value
@@ -52,16 +62,31 @@ class _Teller:
                 case int() | float():
                     text = self._scrub(str(value))
                     return value if text == str(value) and math.isfinite(value) else text
-                case Mapping() | list() | tuple() | set() | frozenset() if id(value) in above:
+                case bytes() | bytearray() | memoryview():  # as base64 no secret would be found
+                    return self._scrub(bytes(value).decode("utf-8", "backslashreplace"))
+                case _ if id(value) in above:
                     return "..."
                 case Mapping():
                     return self.fields(value, (*above, id(value)))
-                case list() | tuple() | set() | frozenset():
+                case ItemsView():
+                    return self.fields(dict(value), (*above, id(value)))
+                case list() | tuple() | set() | frozenset() | deque() | KeysView() | ValuesView():
                     return [self.tell(each, (*above, id(value))) for each in value]
             plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_opened)
             return self.tell(plain, ())
         except Exception:  # what is logged must never hold up what it is about
             return f"<{type(value).__name__}>"
+
+
+def _named(value: Any) -> Mapping[str, Any] | None:
+    """What has fields, by their names, which may be secret; not those kept out of its repr."""
+    if isinstance(value, tuple) and isinstance(names := getattr(value, "_fields", None), tuple):
+        return dict(zip(names, value, strict=False))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr}
+    if isinstance(value, msgspec.Struct):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    return vars(value) if isinstance(value, SimpleNamespace) else None
 
 
 def _opened(value: Any) -> Any:

@@ -1,5 +1,7 @@
 """Fields that nobody should see: known by their names, wherever they stand. Pure."""
 
+import binascii
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -50,7 +52,8 @@ class Redaction:
             for arg, name in _placed(value["args"], places or ()):
                 inside = places is None or self.is_secret(name)
                 found |= set(self._texts(arg, inside=inside))
-        return frozenset(text for text in found if len(text) >= _LEAST)
+        said = {way for text in found for way in _ways(text)}
+        return frozenset(text for text in said if len(text) >= _LEAST)
 
     def _hidden(self, value: Any) -> Any:
         match value:
@@ -86,6 +89,18 @@ def scrub(text: str, values: Iterable[str]) -> str:
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
+
+
+def _ways(text: str) -> Iterator[str]:
+    """How a value may be said: as it is; in the repr or JSON of something, where lines and quotes
+    are escaped; and what was given as bytes, which stands in JSON as base64."""
+    yield from (text, repr(text)[1:-1], json.dumps(text)[1:-1])
+    try:
+        raw = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:  # none of bytes
+        return
+    yield repr(raw)[2:-1]
+    yield raw.decode("utf-8", "backslashreplace")
 
 
 def _plain(name: str) -> str:

@@ -38,6 +38,10 @@ class Steering(Protocol):
         Goes down to the children."""
         ...
 
+    async def cancel_below(self, tasks: Sequence[UUID]) -> None:
+        """Their children, and those of these, and not they themselves, which have ended."""
+        ...
+
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:
         """Run now: what failed or was cancelled gets a new life, what waits for its time or was
         parked goes ahead; answers what was moved."""

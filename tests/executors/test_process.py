@@ -402,7 +402,7 @@ async def test_a_program_without_a_guard_does_not_start_workers_in_its_children(
     script.write_text(PROGRAM.replace('if __name__ == "__main__":', "if True:"))
     ended = await asyncio.to_thread(run, script)
     assert ended.returncode == 1
-    assert "put what starts it under `if __name__ == '__main__':`" in ended.stderr
+    assert "put that under `if __name__ == '__main__':`" in ended.stderr
 
 
 async def test_what_was_typed_at_a_prompt_is_refused():

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from holdfast.app.backends import RedisBackend
 from holdfast.client import Client
 from holdfast.clock import Clock
+from holdfast.executors.places import check_not_importing
 from holdfast.notifier import Notifier
 from holdfast.store import Store
 from holdfast.tasks.names import check_number
@@ -76,6 +77,7 @@ class Home:
 
     async def client(self) -> Client:
         """Opened by the first who asks; all others of this loop wait for it."""
+        check_not_importing()
         loop = asyncio.get_running_loop()
         opening = self._clients.get(loop)
         if opening is not None and opening.done():

@@ -77,19 +77,19 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve(app: "Holdfast", wanted: Served, lifecycle: WorkerLifecycle | None) -> None:
-    check_not_importing()
     name = wanted.worker_id or app.config.worker_id or f"{socket.gethostname()}:{os.getpid()}"
-    if not isinstance(name, str):
-        raise InvalidInput(f"worker_id must be a text, got {name!r:.80}")
-    lifecycle = lifecycle or WorkerLifecycle(name)
+    lifecycle = lifecycle or WorkerLifecycle(str(name))
     if lifecycle.state is not WorkerState.STARTING:
         raise HoldfastError(
             f"this lifecycle is of a worker that is {lifecycle.state} already; make another one, "
             "by app.create_worker_lifecycle(), for each serve()"
         )
-    lifecycle.name = lifecycle.name or name
+    lifecycle.name = lifecycle.name or str(name)
     app.follow(lifecycle)
-    try:
+    try:  # whoever waits until it is ready hears of all that it fails with
+        check_not_importing()
+        if not isinstance(name, str):
+            raise InvalidInput(f"worker_id must be a text, got {name!r:.80}")
         host = first(first(wanted.health_host, app.config.health_host), "127.0.0.1")
         port = first(wanted.health_port, app.config.health_port)
         if port is not None:

@@ -214,8 +214,11 @@ async def listed(desk: Desk, query: TaskQuery) -> tuple[list[TaskView], str | No
     while True:
         page = await desk.tasks(msgspec.structs.replace(query, limit=limit - len(data)))
         data += page.data
-        if page.next_cursor is None or len(data) == limit:
-            return data, page.next_cursor
+        if page.next_cursor is None:
+            return data, None
+        if len(data) == limit:  # a full page may have been the last
+            more = msgspec.structs.replace(query, cursor=page.next_cursor, limit=1)
+            return data, page.next_cursor if (await desk.tasks(more)).data else None
         query = msgspec.structs.replace(query, cursor=page.next_cursor)
 
 

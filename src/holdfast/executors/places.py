@@ -70,8 +70,8 @@ def check_not_importing() -> None:
     """Refuse what a program does when it is started, while a child only looks for a function."""
     if _importing:
         raise HoldfastError(
-            f"{_importing.copy().pop()} is imported by a child process and would start a worker "
-            "there: put what starts it under `if __name__ == '__main__':`"
+            f"{_importing.copy().pop()} is imported by a child process and would do again "
+            "there what it does when it is started: put that under `if __name__ == '__main__':`"
         )
 
 

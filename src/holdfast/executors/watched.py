@@ -9,8 +9,10 @@ _NOTHING = object()
 
 
 class Watcher(Protocol):
-    """Of one coroutine: it is about to take a step; it waits again; it has ended."""
+    """Of one coroutine: whether it has to wait for something else first, which is a future; it is
+    about to take a step; it waits again; it has ended."""
 
+    def held(self) -> Any: ...
     def moves(self) -> None: ...
     def rests(self) -> None: ...
     def ends(self) -> None: ...
@@ -52,6 +54,9 @@ class Watched(Coroutine[Any, Any, Any]):
         return self.send(None)
 
     def send(self, value: Any, /) -> Any:
+        if self.watcher and (gate := self.watcher.held()) is not None:
+            gate._asyncio_future_blocking = True  # as by `await gate`; then it is sent to again
+            return gate
         self._move()
         try:
             self.waits = self.coroutine.send(value)

@@ -44,8 +44,8 @@ class Arrivals:
         self.under_way: set[asyncio.Task[None]] = set()
         self.patience = _LINGER
         self._signals: list[Signal] = []
-        self._taken: list[UUID] = []
         self._used: set[UUID] = set()
+        self._lingering: list[UUID] = []  # used, and in the queue all the same
         self._since = loop.time()
         self._pause = _FIRST_LOOK
         self._next_look = 0.0
@@ -108,10 +108,19 @@ class Arrivals:
         """Whether there is anything to take."""
         return bool(self.ran or self._come() or self._next_signal() or self._all_due())
 
-    def consumed(self) -> list[UUID]:
-        """The signals that were taken since the last time."""
-        taken, self._taken = self._taken, []
-        return taken
+    def use(self, signal: UUID) -> None:
+        """The function has heard of this one."""
+        self._used.add(signal)
+
+    def give_back(self, signal: UUID) -> None:
+        """It was given up just before it heard of this: somebody else may wait for it."""
+        self._used.discard(signal)
+        self.look_now()
+
+    def lingering(self) -> list[UUID]:
+        """Signals that should have left the queue: whoever took them in died before they did."""
+        found, self._lingering = self._lingering, []
+        return found
 
     def _finished(self) -> list[tuple[Ask, One | Recorded]]:
         found: list[tuple[Ask, One | Recorded]] = [*self.ran]
@@ -143,10 +152,10 @@ class Arrivals:
             return []
         ask, signal = found
         self._signals.remove(signal)
-        self._taken.append(signal.id)
         self._used.add(signal.id)
         assert ask.position is not None
-        return [(ask, One(ask.position, "done", msgspec.Raw(signal.payload)))]
+        said = msgspec.Raw(signal.payload)
+        return [(ask, One(ask.position, "done", said, signal=signal.id))]
 
     def _next_signal(self) -> tuple[Ask, Signal] | None:
         """For whoever asked first."""
@@ -255,6 +264,7 @@ class Arrivals:
             self.told |= news.endings
             others = [one for one in self._signals if one.name not in names]
             self._signals = others + [one for one in news.signals if one.id not in self._used]
+            self._lingering = [one.id for one in news.signals if one.id in self._used]
 
 
 def _one_of(ask: Ask, end: Ending) -> One:

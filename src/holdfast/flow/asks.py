@@ -43,6 +43,7 @@ class Ask(asyncio.Future[One]):
         self.running: asyncio.Task[Any] | None = None
         self.lasts = False  # it cannot be stopped: it has a thread
         self.join: Join | None = None
+        self.coming = False  # what it came to is being written
 
     @property
     def is_open(self) -> bool:

@@ -6,8 +6,9 @@ branches, which are looked at themselves.
 """
 
 import asyncio
+import gc
 from collections.abc import Iterable
-from types import FrameType
+from types import AsyncGeneratorType, FrameType
 from typing import Any, Literal
 from weakref import WeakSet
 
@@ -44,7 +45,7 @@ def own_await(watched: Watched | None) -> Own:
     if not inside or not inside[-1].startswith("asyncio."):
         return _of_future(waits)
     if inside[-1] in _SHARED:
-        return "no" if inside[-2:-1] == ["asyncio.tasks"] else "perhaps"  # no: as_completed
+        return _of_completed(frames[-2]) if inside[-2:-1] == ["asyncio.tasks"] else "perhaps"
     if inside[-1] in _JOINS and frames[-1].f_code.co_name != "sleep":
         return _of_join(frames[-1])
     return "surely"
@@ -61,6 +62,21 @@ def _of_join(frame: FrameType) -> Own:
     local = frame.f_locals
     waited = local.get("fs", [local["fut"]] if "fut" in local else [])
     return most_certain(_of_future(one) for one in waited if isinstance(one, asyncio.Future))
+
+
+def _of_completed(frame: FrameType) -> Own:
+    """Of `as_completed`: what it waits for is known to each of it."""
+    local = frame.f_locals
+    if "self" in local:  # from Python 3.13 on
+        return most_certain(map(_of_future, local["self"]._todo))
+    for task in branches:
+        for call in _callbacks(task):
+            if _name(call) == "as_completed.<locals>._on_completion":
+                cells = [cell.cell_contents for cell in call.__closure__ or ()]
+                if any(cell is local.get("done") for cell in cells):
+                    todo = next((cell for cell in cells if isinstance(cell, set)), ())
+                    return most_certain(map(_of_future, todo))
+    return "perhaps"  # none of them is a branch
 
 
 def _of_future(waits: "asyncio.Future[Any]") -> Own:
@@ -100,8 +116,13 @@ def _frames(coroutine: Any) -> list[FrameType]:
     found: list[FrameType] = []
     while coroutine is not None:
         kind = next((k for k in ("cr", "gi", "ag") if hasattr(coroutine, f"{k}_frame")), None)
-        if kind is None or getattr(coroutine, f"{kind}_running"):
-            break
+        if kind is None:
+            # Each `asend` of an async generator is an object of its own, which says nothing.
+            parts = gc.get_referents(coroutine)
+            coroutine = next((p for p in parts if isinstance(p, AsyncGeneratorType)), None)
+            continue
+        if kind != "ag" and getattr(coroutine, f"{kind}_running"):
+            break  # (such a generator says so also while it waits)
         if frame := getattr(coroutine, f"{kind}_frame"):
             found.append(frame)
         coroutine = getattr(coroutine, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")

@@ -84,6 +84,14 @@ class _Watcher:
         self._past: Past | None = None
         self._awaits_own = False
 
+    def held(self) -> "asyncio.Future[None] | None":
+        family = self._family
+        if not self._awaits_own or family.holds is None or not family.holds(self._branch):
+            return None
+        gate = asyncio.get_running_loop().create_future()
+        family.gates.append(gate)
+        return gate
+
     def moves(self) -> None:
         family, branch = self._family, self._branch
         family.moves += 1
@@ -111,7 +119,9 @@ class _Watcher:
 class Family:
     """All branches of one attempt. They are watched from their beginning, since the function may
     ask for something only later; `stir` is called when one has ended, or left an await of its own
-    behind: those are in `passed`. `paths`: the branches that go on, and the function itself."""
+    behind: those are in `passed`. `paths`: the branches that go on, and the function itself.
+    `holds`: whether a branch must not leave an await of its own behind yet; such branches stand at
+    `gates`."""
 
     def __init__(self) -> None:
         self.main = Branch()
@@ -119,6 +129,8 @@ class Family:
         self.paths: dict[str, Branch] = {"": self.main}
         self.passed: list[Past] = []
         self.stir: Callable[[], None] | None = None
+        self.holds: Callable[[Branch], bool] | None = None
+        self.gates: list[asyncio.Future[None]] = []
         self.faults = 0  # how many failures reached the function so far
         self.moves = 0  # of all branches together
 
@@ -154,6 +166,13 @@ class Family:
     def tell(self) -> None:
         if self.stir:
             self.stir()
+
+    def let_go(self) -> None:
+        """Whoever is held asks again whether it must be."""
+        gates, self.gates = self.gates, []
+        for gate in gates:
+            if not gate.done():
+                gate.set_result(None)
 
 
 def _name(coroutine: Coroutine[Any, Any, Any]) -> str:

@@ -46,14 +46,24 @@ class Deeds:
         ]
         self._known = {deed[1:] for deed in self._all}
 
+    def skip(self) -> None:
+        """The first that is not done is waited for no longer; those behind it are."""
+        self._at += 1
+
     def is_known(self, what: str, which: Key | Past) -> bool:
         return (what, which) in self._known
 
-    def next(self, is_done: Callable[[Deed], bool]) -> Deed | None:
-        """The first that is not done yet."""
+    def next(self, is_done: Callable[[Deed], bool], until: int | None = None) -> Deed | None:
+        """The first that is not done yet, up to this place. Not beyond: a branch that is not born
+        yet looks as one that has ended."""
         if not self._is_sorted:
             self._all.sort(key=lambda deed: deed.place)
             self._is_sorted = True
-        while self._at < len(self._all) and is_done(self._all[self._at]):
+        while self._at < len(self._all):
+            deed = self._all[self._at]
+            if until is not None and deed.place > until:
+                return None
+            if not is_done(deed):
+                return deed
             self._at += 1
-        return self._all[self._at] if self._at < len(self._all) else None
+        return None

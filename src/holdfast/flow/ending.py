@@ -117,11 +117,13 @@ class Ending(Pump):
     def freeze(self) -> None:
         """Nothing is asked or written from here on: the function only has to leave."""
         self.closed = True
+        self._family.let_go()
         self._stir.set()
 
     async def close(self) -> list[UUID]:
         """Nothing goes on any more. Answers the children that nobody waits for."""
         self.closed = True
+        self._family.let_go()
         if self._pump:
             self._pump.cancel()
             await asyncio.wait({self._pump})

@@ -80,6 +80,7 @@ class One(msgspec.Struct, frozen=True, omit_defaults=True):
     result: msgspec.Raw = NULL
     failure: Failure | None = None
     meaning: Meaning | None = None
+    signal: UUID | None = None  # its id: it leaves the queue when the function has heard of it
 
 
 def one_of(recorded: Recorded, position: int) -> One:

@@ -219,10 +219,10 @@ class Flow(Ending):
         self.stir()
 
     def _give_up_other(self, ask: Ask) -> None:
-        """Not a timer: it is given up with its block."""
+        """Not a timer: it is given up with its block; but where its end is being written."""
         if ask.kind == "step" and ask.running:
             self._recording.add(Abandoned([], [ask.key]), decides=True)
-        elif ask.kind in ("signal", "sleep") and ask.position is not None:
+        elif ask.position is not None and (ask.kind in ("signal", "sleep") or ask.coming):
             self._recording.add(Abandoned([ask.position]), decides=True)
 
     def _give_up_child(self, ask: Ask) -> None:

@@ -75,9 +75,11 @@ class History:
         self._ages: dict[int, float] = {}
         self._at = 0
         self._by_position: dict[int, Begun] = {}
+        self._signals: dict[UUID, int] = {}  # which ask each came for, the last of them last
         for step, age in zip(steps, ages, strict=True):
             self._read(step.position, read(step), age)
             self._ages[step.position] = age
+        self.consumed = self._surely_consumed()
 
     def _read(self, position: int, entry: Entry, age: float) -> None:
         begun = self._by_position
@@ -106,6 +108,9 @@ class History:
             case Came():
                 for one in entry.all:
                     begun[one.ask].came, begun[one.ask].again = True, False
+                    if one.signal is not None:
+                        self._signals.pop(one.signal, None)
+                        self._signals[one.signal] = one.ask
                 self._add(position, [Arrival(begun[o.ask].asked.key, o) for o in entry.all])
             case Reached():
                 self._add(position, self._from_spare(frozenset(entry.asks)))
@@ -114,6 +119,12 @@ class History:
             case Again():
                 for ask in entry.asks:
                     begun[ask].again = False
+
+    def _surely_consumed(self) -> frozenset[UUID]:
+        """Signals that have left the queue: with what was written after they had come. Not those
+        that were given up just then."""
+        asks = list(self._signals.items())[:-1]
+        return frozenset(s for s, ask in asks if self._by_position[ask].abandoned is None)
 
     def _add(self, position: int, batch: list[Arrival]) -> None:
         """What was asked behind a cut, and goes on, is known by its answer only."""
@@ -218,10 +229,13 @@ class History:
 
     def lacks(self, is_done: Callable[[Deed], bool]) -> Deed | None:
         """What the function had done when it was told what is next, and has not done again."""
-        deed = self.deeds.next(is_done)
-        if deed and self._at < len(self._places) and deed.place > self._places[self._at]:
-            return None
-        return deed
+        until = self._places[self._at] if self._at < len(self._places) else None
+        return self.deeds.next(is_done, until)
+
+    def comes_next(self, open: Container[Key]) -> bool:
+        """Whether something is told next that is asked for."""
+        batch = self._batches[self._at] if self._at < len(self._batches) else []
+        return any(arrival.key in open for arrival in batch)
 
     def seconds_until(self, deed: Deed) -> float:
         """From the first entry on, when it was done for the first time."""

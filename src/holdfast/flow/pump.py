@@ -45,7 +45,7 @@ class Pump(Standing):
     def __init__(self, store: Store, host: Host, journal: Journal | None) -> None:
         """`journal`: None where there is none yet."""
         super().__init__(store, host, journal)
-        self._family.stir = self.stir
+        self._family.stir, self._family.holds = self.stir, self._holds
 
     # ── told from outside ────────────────────────────────────────────────────────────────────
 
@@ -75,6 +75,7 @@ class Pump(Standing):
     async def _run(self) -> None:
         try:
             while not self.closed:
+                self._family.let_go()
                 await self._quiet()
                 self._can_stop = False
                 if await self._go_on():
@@ -100,6 +101,7 @@ class Pump(Standing):
         if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
             await self._children.record(timers, self.loop.time())
         self._note_passed()
+        self._recording.consume(*self._arrivals.lingering())
         await self._recording.flush()
         if not self.closed:  # else it has failed meanwhile
             self._host.stop_for(waiting)
@@ -256,10 +258,10 @@ class Pump(Standing):
         if kept:
             plain = all(a.kind == "child" and one.how == "done" for a, one in ones)
             self._recording.add(Came(kept), decides=not plain)
-        for signal in self._arrivals.consumed():
-            self._recording.consume(signal)
         # A function that never asked for anything but time needs no journal.
         if not alone and not self._is_plain():
+            for ask, _ in come:
+                ask.coming = True
             await self._recording.flush(seen=self._arrivals.seen)
             self._note_passed(before=first)
         # One entry after the other, as they are read again: what steps came to has one each.
@@ -280,7 +282,11 @@ class Pump(Standing):
 
     def _hand_over(self) -> None:
         told = self._told.popleft()
-        self._missed += [(ask, one) for ask, one in told if ask.key not in self.open]
+        missed = [(ask, one) for ask, one in told if ask.key not in self.open]
+        self._missed += missed
+        for _, one in missed:
+            if one.signal is not None:
+                self._arrivals.give_back(one.signal)
         self._answer([(ask, one) for ask, one in told if self.open.pop(ask.key, None)])
 
     def _answer(self, ones: Sequence[tuple[Ask, One]]) -> None:
@@ -296,6 +302,10 @@ class Pump(Standing):
                 continue
             if one.how == "due" and ask.kind != "sleep":
                 self._last_due = ask
+            if one.signal is not None:
+                self._arrivals.use(one.signal)
+                if one.signal not in self._history.consumed:
+                    self._recording.consume(one.signal)
             ask.set_result(one)
             if ask.act:
                 ask.act()

@@ -57,8 +57,9 @@ class Recording:
         """Whether this is not written yet."""
         return any(step.position == position for step in self._pending)
 
-    def consume(self, signal: UUID) -> None:
-        self._consumed.append(signal)
+    def consume(self, *signals: UUID) -> None:
+        """They leave the queue with what is written next: the function knows of them."""
+        self._consumed += signals
 
     async def flush(
         self,
@@ -70,7 +71,7 @@ class Recording:
         """Write all that was added. Answers what became of the children. Raises `LeaseLost`."""
         async with self._busy:
             steps, consumed = self._pending.copy(), self._consumed.copy()
-            if not steps:
+            if not steps and not consumed:
                 return None
             found = await surely(
                 lambda: self._store.record(

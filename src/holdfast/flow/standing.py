@@ -12,6 +12,7 @@ from holdfast.context import Context, here
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
+from holdfast.flow.awaits import own_await
 from holdfast.flow.branches import Branch, Family
 from holdfast.flow.business import Business
 from holdfast.flow.children import Children
@@ -81,7 +82,6 @@ class Standing:
         self._gone: set[Key] = set()  # of asks that were given up
         self._doubts: tuple[int, float] | None = None
         self._lacking: Deed | None = None  # recorded, and not done again yet
-        self._hopeless: Deed | None = None  # and the function does not come to it
         self._stir = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._led: asyncio.Task[Any] | None = None
@@ -134,10 +134,23 @@ class Standing:
         branch = self._family.paths.get(past.branch)
         return branch is None or (branch.asks, branch.passed) >= (past.asks, past.nth)
 
+    def _holds(self, branch: Branch) -> bool:
+        """Whether something of another branch is recorded next, and comes by itself: then what
+        this branch awaits of its own has ended too early."""
+        if self.closed or self._pump is None:
+            return False
+        deed = self._history.lacks(self._is_done)
+        if deed is None:
+            return self._history.comes_next(self.open)
+        if deed.what == "gave up" or deed.which.branch == branch.path:
+            return False
+        doer = self._family.paths.get(deed.which.branch)
+        return doer is not None and own_await(doer.watched) == "surely"
+
     async def _may_come(self, deed: Deed) -> bool:
         """The function had done this when it was told what is next. It is waited for, as long as
         something else than our answers may lead to it."""
-        if deed == self._hopeless or self._waits_for_us():
+        if self._waits_for_us():
             return False
         if deed != self._lacking:
             self._lacking = deed
@@ -145,8 +158,7 @@ class Standing:
         elif self._business.leads_to(deed, self._history.seconds_until(deed)):
             await self._pause(_PAUSE)
         else:
-            self._hopeless = deed
-            return False
+            self._history.deeds.skip()
         return True
 
     async def _doubt(self, left: Sequence[Key], new: Sequence[Key]) -> None:

@@ -214,18 +214,20 @@ class _Scrub:
 
     __slots__ = ("_context",)
 
-    def __init__(self, context: Context | None) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
 
     def __call__(self, text: str) -> str:
-        return self._context.scrub(text) if self._context else HIDDEN
+        return self._context.scrub(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Scrub, (None,)
+        return str, (HIDDEN,)  # a log server that reads it may know nothing of us
 
 
 def _scrubber(record: logging.LogRecord) -> Callable[[str], str]:
-    known: Callable[[str], str] | None = getattr(record, "_holdfast_scrub", None)
+    known: Any = getattr(record, "_holdfast_scrub", None)
+    if isinstance(known, str):  # from another process
+        return lambda _: HIDDEN
     if known is None and (context := entered()) is not None:
         return context.scrub
     return known or str
@@ -233,7 +235,13 @@ def _scrubber(record: logging.LogRecord) -> Callable[[str], str]:
 
 def _scrub(record: logging.LogRecord, context: Context) -> None:
     """Only what has a secret in it is touched."""
-    said = record.getMessage()
+    try:
+        said = record.getMessage()
+    except Exception as error:  # its handlers would write its arguments to stderr as they are
+        if context.secrets is None or not context.secrets():
+            raise
+        said, record.args = f"{record.msg} (its arguments do not fit: {error})", None
+        record.msg = said
     if (scrubbed := context.scrub(said)) != said:
         record.msg, record.args = scrubbed, None
     if record.exc_info and record.exc_info[0] is not None:

@@ -24,11 +24,14 @@ class Steering(Base):
         ids = _bounded(tasks)
         states, withdrawn = await self._cancel(ids)
         # Looked for once the request stands: whoever makes more children now hears of it.
-        rows = await self._call("open_descendants", ids=ids)
+        await self.cancel_below(ids)
+        return {id: _answer(id, states, withdrawn) for id in ids}
+
+    async def cancel_below(self, tasks: Sequence[UUID]) -> None:
+        rows = await self._call("open_descendants", ids=_bounded(tasks))
         below = [self._driver.uuid(id) for (id,) in rows]
         for start in range(0, len(below), MOST_AT_ONCE):
             await self._cancel(sorted(below[start : start + MOST_AT_ONCE]))
-        return {id: _answer(id, states, withdrawn) for id in ids}
 
     async def _cancel(self, ids: list[UUID]) -> tuple[dict[UUID, str | None], set[UUID]]:
         # The request is committed first: nothing can slip through between it and the withdrawal.

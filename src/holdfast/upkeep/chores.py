@@ -66,7 +66,8 @@ def chores(
         tell_of_expired(observer, expired)
         if expired:
             work_came()  # whoever waits for them goes on
-            await store.cancel([one.task for one in expired])  # what they had begun
+            # What they had begun; not they themselves, which somebody may have replayed by now.
+            await store.cancel_below([one.task for one in expired])
         return len(expired)
 
     async def wake() -> int:

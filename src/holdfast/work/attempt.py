@@ -276,6 +276,9 @@ class Attempt:
                 with suppress(asyncio.CancelledError):  # it is stopped meanwhile
                     await self.began.let_steps_end()
             self._is_over = True
+            if self.why is not None:
+                with suppress(asyncio.CancelledError):  # it stopped itself: that is still to come
+                    await asyncio.sleep(0)
             if self._transaction is not None:
                 await self._transaction.roll_back(error)
             if self.began is not None:
