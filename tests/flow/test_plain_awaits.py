@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -351,7 +353,7 @@ async def test_who_was_first_beside_an_await_of_the_functions_own_is_first_again
     assert set(told) == {"other"}
 
 
-@pytest.mark.parametrize("how", ["wait_for", "wait", "alone"])
+@pytest.mark.parametrize("how", ["wait_for", "wait", "alone", "as_completed"])
 async def test_a_thread_of_the_functions_own_is_not_cut_short(bench: Bench, how: str) -> None:
     ran: list[int] = []
 
@@ -368,6 +370,9 @@ async def test_a_thread_of_the_functions_own_is_not_cut_short(bench: Bench, how:
             await asyncio.wait_for(working, 20)
         elif how == "wait":
             await asyncio.wait({working, signal}, return_when=asyncio.FIRST_COMPLETED)
+        elif how == "as_completed":
+            for each in asyncio.as_completed([working]):
+                await each
         found = await working
         signal.cancel()
         return int(found)
@@ -540,3 +545,20 @@ async def test_what_came_behind_a_failure_is_waited_for_too(bench: Bench) -> Non
         task = await bench.app.dispatch(root)
         assert await task.result(timeout=30) == told[0]
     assert told == [told[0]] * 3
+
+
+async def test_what_waits_inside_an_async_generator_is_put_down_like_others(bench: Bench) -> None:
+    @asynccontextmanager
+    async def group() -> AsyncIterator[asyncio.TaskGroup]:
+        async with asyncio.TaskGroup() as inside:
+            yield inside
+
+    @bench.app.durable(name="root")
+    async def root() -> None:
+        async with group() as inside:
+            inside.create_task(Holdfast.sleep("1h"))
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        async with asyncio.timeout(20):  # not after a minute
+            await waits(bench, task)

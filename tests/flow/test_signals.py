@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import Holdfast
 from tests.flow.acts import SOON, waits
+from tests.flow.slowly import slow_commits
 from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
 
@@ -208,3 +209,48 @@ async def test_a_thousand_signals_reach_one_function_in_order(bench: Bench) -> N
         assert [one for one in found if one.startswith(who)] == [f"{who} {i}" for i in range(500)]
     (left,) = peek(bench.place, "select count(*) from {s}signal where not consumed")
     assert int(left[0]) <= 1  # the last one came with the end
+
+
+async def test_a_wait_that_is_given_up_just_as_its_signal_comes_leaves_it_to_the_next(
+    bench: Bench,
+) -> None:
+    """It was recorded for the first wait, which did not hear of it any more."""
+    await slow_commits(bench, of="came", by=0.6)
+    attempts: list[int] = []
+    gone: list[str] = []
+
+    @bench.app.durable(name="listen", retry_policy=SOON)
+    async def listen() -> list[str]:
+        attempts.append(1)
+        first = asyncio.create_task(Holdfast.wait_for_signal("go", type=str))
+        await asyncio.sleep(0.5)
+        first.cancel()
+        await asyncio.wait({first})
+        gone.append("given up" if first.cancelled() else "heard")
+        heard = [await Holdfast.wait_for_signal("go", type=str)]
+        if len(attempts) == 1:
+            raise ValueError("once more")
+        return [*heard, await Holdfast.wait_for_signal("go", type=str)]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        await until(lambda: attempts)
+        await bench.app.send_signal(task, "go", "one")
+        await bench.app.send_signal(task, "go", "two")
+        assert await task.result(timeout=30) == ["one", "two"]
+    assert gone == ["given up"] * 2
+
+
+async def test_what_a_run_has_heard_of_is_not_for_the_next_one(bench: Bench) -> None:
+    @bench.app.durable(name="listen")
+    async def listen(heard: list[str] | None = None) -> list[str]:
+        heard = [*(heard or []), await Holdfast.wait_for_signal("go", type=str)]
+        if len(heard) < 3:
+            await Holdfast.continue_as_new(heard)
+        return heard
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        for word in ("one", "two", "three"):
+            await bench.app.send_signal(task, "go", word)
+        assert await task.result(timeout=30) == ["one", "two", "three"]

@@ -189,3 +189,31 @@ async def test_a_deploy_may_replace_the_files_of_code_that_runs(
         await waits(bench, task)
         await app.send_signal(task, "go")
         assert len(await task.result(timeout=20)) == 36
+
+
+async def test_a_value_that_does_not_fit_parks_also_a_function_that_asked_for_more(
+    bench: Bench,
+) -> None:
+    """The attempt stops itself, in the middle of what it does."""
+    attempts: list[int] = []
+
+    @bench.app.durable(name="child")
+    async def child() -> int:
+        return 1
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        attempts.append(1)
+        await asyncio.gather(child(), child())
+        if len(attempts) == 1:
+            await Holdfast.step("a", str, current().uuid())
+            raise ValueError("once more")
+        return str(current().uuid())  # on another line
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+
+        async def is_parked() -> bool:
+            return "parked" in await reason_of(bench, task)
+
+        await until(is_parked)

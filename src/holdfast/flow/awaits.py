@@ -15,7 +15,7 @@ from weakref import WeakSet
 from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Join
 
-__all__ = ["Own", "branches", "is_own", "most_certain", "own_await"]
+__all__ = ["Own", "branches", "most_certain", "own_await", "own_of"]
 
 Own = Literal["no", "perhaps", "surely"]
 branches: WeakSet[asyncio.Task[Any]] = WeakSet()  # of all functions: they are looked at themselves
@@ -51,10 +51,10 @@ def own_await(watched: Watched | None) -> Own:
     return "surely"
 
 
-def is_own(watched: Watched) -> bool:
-    """The same, shortly; and quickly for those who await an ask, or a branch."""
+def own_of(watched: Watched) -> Own:
+    """The same, and quickly for those who await an ask, or a branch."""
     waits = watched.waits
-    return (waits is None or type(waits) is asyncio.Future) and own_await(watched) != "no"
+    return own_await(watched) if waits is None or type(waits) is asyncio.Future else "no"
 
 
 def _of_join(frame: FrameType) -> Own:

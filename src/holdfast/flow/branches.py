@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.context import Context, here, running
 from holdfast.executors.watched import Watched
-from holdfast.flow.awaits import branches, is_own
+from holdfast.flow.awaits import Own, branches, own_of
 from holdfast.flow.entries import Key, Past
 
 __all__ = ["Branch", "Family", "watching"]
@@ -82,34 +82,41 @@ class _Watcher:
     def __init__(self, family: "Family", branch: Branch, watched: Watched) -> None:
         self._family, self._branch, self._watched = family, branch, watched
         self._past: Past | None = None
-        self._awaits_own = False
+        self._own: Own = "no"  # what it awaits
 
     def held(self) -> "asyncio.Future[None] | None":
         family = self._family
-        if not self._awaits_own or family.holds is None or not family.holds(self._branch):
+        # Perhaps another branch gave it: that came in its order.
+        if self._own != "surely" or family.holds is None or not family.holds(self._branch):
             return None
         gate = asyncio.get_running_loop().create_future()
         family.gates.append(gate)
+        family.tell()
         return gate
 
     def moves(self) -> None:
         family, branch = self._family, self._branch
         family.moves += 1
-        past = Past(branch.path, branch.asks, branch.passed + 1) if self._awaits_own else None
+        past = Past(branch.path, branch.asks, branch.passed + 1) if self._own != "no" else None
         self._past = past
+        family.moving = self
 
     def rests(self) -> None:
-        """A function of one branch is not looked at: nothing races there."""
-        self._awaits_own = bool(self._family.alive) and is_own(self._watched)
-        if self._past and not self._awaits_own:
-            self._has_passed(self._past)
+        """A function of one branch is not looked at: nothing races there. Nor is what goes from one
+        sleep to the next: a heartbeat would take as long again in a replay."""
+        before, self._own = self._own, own_of(self._watched) if self._family.alive else "no"
+        if self._own == "no" or (before, self._own) == ("surely", "perhaps"):
+            self.acts()
 
     def ends(self) -> None:
         self._family.end(self._branch)
-        if self._past:
-            self._has_passed(self._past)
+        self.acts()
 
-    def _has_passed(self, past: Past) -> None:
+    def acts(self) -> None:
+        """What it does has come of the await of its own that it has left behind."""
+        past, self._past = self._past, None
+        if past is None:
+            return
         if self._branch.asks == past.asks:
             self._branch.passed += 1
         self._family.passed.append(past)
@@ -131,6 +138,7 @@ class Family:
         self.stir: Callable[[], None] | None = None
         self.holds: Callable[[Branch], bool] | None = None
         self.gates: list[asyncio.Future[None]] = []
+        self.moving: _Watcher | None = None  # the last that took a step
         self.faults = 0  # how many failures reached the function so far
         self.moves = 0  # of all branches together
 
@@ -167,12 +175,13 @@ class Family:
         if self.stir:
             self.stir()
 
-    def let_go(self) -> None:
-        """Whoever is held asks again whether it must be."""
+    def let_go(self) -> bool:
+        """Whoever is held asks again whether it must be. Whether there are any."""
         gates, self.gates = self.gates, []
         for gate in gates:
             if not gate.done():
                 gate.set_result(None)
+        return bool(gates)
 
 
 def _name(coroutine: Coroutine[Any, Any, Any]) -> str:

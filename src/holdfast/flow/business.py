@@ -34,6 +34,7 @@ class Business:
         self._lacks: Deed | None = None
         self._since = 0.0
         self._warned = False
+        self._patience = _LONG
         self.hurries = False  # its worker is about to leave
 
     @property
@@ -67,7 +68,10 @@ class Business:
         if waited > _LONG and not self._warned:
             self._warned = True
             logger.warning("task %s is replayed, and has not %s again yet", self._name, deed)
-        return min(waited, still if own == "perhaps" else waited) < _LONG + 2 * seconds
+        if min(waited, still if own == "perhaps" else waited) < self._patience + 2 * seconds:
+            return True
+        self._patience = _LONG / 10  # the code may be another: what else it lacks has less time
+        return False
 
     def _is_stuck_before(self, deed: Deed) -> bool:
         """Whether the branch that is to do this waits for one of our answers."""

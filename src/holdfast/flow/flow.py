@@ -150,6 +150,7 @@ class Flow(Ending):
     async def run_here(self, name: str, digest: str, run: Step) -> tuple[Recorded, Ask | None]:
         """A step of a function that does nothing else meanwhile; the ask where it failed."""
         key, recording = self._key(name, digest), self._recording
+        self._note_passed()
         if recording.decides:
             await self._ours(recording.flush())
         recorded = await run(key)
@@ -210,6 +211,8 @@ class Flow(Ending):
         """It was cancelled: by a timeout, by the function, or because it ends."""
         self.open.pop(ask.key, None)
         self._gone.add(ask.key)
+        if not self.closed:
+            self._note_passed(acts=True)
         if ask.kind in ("child", "step") and not self.closed:
             self._faults.given_up(ask)
         if ask.kind == "child":

@@ -75,8 +75,9 @@ class Pump(Standing):
     async def _run(self) -> None:
         try:
             while not self.closed:
-                self._family.let_go()
                 await self._quiet()
+                if self._family.let_go():
+                    await self._quiet()
                 self._can_stop = False
                 if await self._go_on():
                     self._can_stop = True
@@ -189,6 +190,7 @@ class Pump(Standing):
     async def _begin(self, new: Sequence[Ask]) -> None:
         """Record what is asked for, with the children; and run steps."""
         self._arrivals.begin()
+        self._note_passed()
         steps = [ask for ask in new if ask.kind == "step"]
         others = [ask for ask in new if ask.kind != "step"]
         if others:
@@ -268,8 +270,11 @@ class Pump(Standing):
         self._told += [[one] for one in ones] if come[0][0].kind == "step" else [ones]
         self._hand_over()
 
-    def _note_passed(self, before: int | None = None) -> None:
-        """What went on by itself, in time for what the function is told now."""
+    def _note_passed(self, before: int | None = None, *, acts: bool = False) -> None:
+        """What went on by itself, in time for what the function is told, or does, now. `acts`: also
+        the branch that just takes a step."""
+        if acts and self._family.moving:
+            self._family.moving.acts()
         passed, self._family.passed = self._family.passed, []
         new = [past for past in passed if not self._history.deeds.is_known("passed", past)]
         for start in range(0, len(new), _AT_ONCE):

@@ -142,10 +142,11 @@ class Standing:
         deed = self._history.lacks(self._is_done)
         if deed is None:
             return self._history.comes_next(self.open)
-        if deed.what == "gave up" or deed.which.branch == branch.path:
-            return False
+        by_itself = deed.which.branch == branch.path and deed.what != "gave up"
+        if by_itself or deed != self._lacking:
+            return not by_itself  # it may be under way
         doer = self._family.paths.get(deed.which.branch)
-        return doer is not None and own_await(doer.watched) == "surely"
+        return deed.what != "gave up" and doer is not None and own_await(doer.watched) == "surely"
 
     async def _may_come(self, deed: Deed) -> bool:
         """The function had done this when it was told what is next. It is waited for, as long as
@@ -153,8 +154,8 @@ class Standing:
         if self._waits_for_us():
             return False
         if deed != self._lacking:
-            self._lacking = deed
             await self._quiet(MANY_TURNS)
+            self._lacking = deed
         elif self._business.leads_to(deed, self._history.seconds_until(deed)):
             await self._pause(_PAUSE)
         else:

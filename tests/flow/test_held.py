@@ -1,0 +1,187 @@
+"""Whatever a function awaits of its own, its branches do things again in the order in which they
+did them: none goes ahead of what is recorded, although its sleep or request takes another time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.flow import arrivals, business
+from tests.flow.acts import SOON
+from tests.flow.slowly import slow_commits
+from tests.work.bench import Bench
+
+
+@pytest.fixture(params=["stays", "is put down"], autouse=True)
+def linger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "is put down":
+        monkeypatch.setattr(arrivals, "_LINGER", 0.0)
+
+
+def child(bench: Bench) -> Any:
+    @bench.app.durable(name="child")
+    async def child(seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    return child
+
+
+async def test_a_sleep_that_begins_after_a_recorded_wait_does_not_overtake(bench: Bench) -> None:
+    """In a replay the wait is over at once."""
+    told: list[list[str]] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[str]:
+        seen: list[str] = []
+
+        async def first_waits() -> None:
+            await Holdfast.sleep(1.0)
+            await asyncio.sleep(0.5)
+            seen.append("waited")
+            await Holdfast.step("waited", list, seen)
+
+        async def only_sleeps() -> None:
+            await asyncio.sleep(1.2)
+            seen.append("slept")
+            await Holdfast.step("slept", list, seen)
+
+        await asyncio.gather(first_waits(), only_sleeps())
+        told.append(seen)
+        if len(told) == 1:
+            raise ValueError("once more")
+        return seen
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == ["slept", "waited"]
+    assert told == [["slept", "waited"]] * 2
+
+
+async def test_a_branch_that_an_answer_made_wins_its_race_again(bench: Bench) -> None:
+    told: list[str] = []
+    wait = child(bench)
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        slow = asyncio.create_task(wait(0.8))
+        await wait(0.1)
+        sleep = asyncio.create_task(asyncio.sleep(0.2))
+        await asyncio.wait({slow, sleep}, return_when=asyncio.FIRST_COMPLETED)
+        told.append("child" if slow.done() else "sleep")
+        await slow
+        await Holdfast.step("kept", str, told[-1])
+        if len(told) == 1:
+            raise ValueError("once more")
+        return told[-1]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "sleep"
+    assert told == ["sleep"] * 2
+
+
+@pytest.mark.parametrize("end", ["returns", "begins anew", "asks"])
+async def test_a_request_that_is_quicker_than_last_time_is_waited_with(
+    bench: Bench, end: str
+) -> None:
+    """Else the reporter beside it would be ended before it comes to what is recorded of it."""
+    attempts: list[int] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root(again: bool = False) -> str:
+        if again:
+            return "ok"
+        attempts.append(1)
+
+        async def report() -> None:
+            for number in range(100):
+                await asyncio.sleep(0.2)
+                await Holdfast.step(f"report {number}", int, number)
+
+        reporter = asyncio.create_task(report())
+        try:
+            await Holdfast.step("begin", str, "x")
+            await asyncio.sleep(0.7 if len(attempts) == 1 else 0.3)  # the request
+        finally:
+            reporter.cancel()
+        if len(attempts) == 1:
+            raise ValueError("once more")
+        if end == "begins anew":
+            await Holdfast.continue_as_new(again=True)
+        if end == "asks":
+            await Holdfast.step("more", str, "x")
+        return "ok"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "ok"
+
+
+async def test_what_happens_once_in_a_process_changes_no_order_behind_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a pool that connects, under a timeout of its own, when it is used first."""
+    monkeypatch.setattr(business, "_LONG", 2.0)
+    told: list[list[str]] = []
+    pool: list[str] = []
+    wait = child(bench)
+
+    async def connect() -> None:
+        if not pool:
+            async with asyncio.timeout(30):
+                await asyncio.sleep(0.2)
+            pool.append("connected")
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[str]:
+        seen: list[str] = []
+        slow = asyncio.create_task(wait(1.2))
+
+        async def late() -> None:
+            for number in range(2):
+                await asyncio.sleep(0.3)
+                await Holdfast.step(f"late {number}", int, number)
+                seen.append("late")
+
+        async def early() -> None:
+            await slow
+            seen.append("child")
+
+        await connect()
+        await asyncio.gather(late(), early())
+        told.append(seen)
+        await Holdfast.step("kept", list, seen)
+        if len(told) == 1:
+            raise ValueError("once more")
+        return seen
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=40) == ["late", "late", "child"]
+    assert told == [["late", "late", "child"]] * 2
+
+
+async def test_a_timeout_that_is_left_while_its_end_is_written_is_not_over(bench: Bench) -> None:
+    await slow_commits(bench, of="came", by=0.3)
+    told: list[str] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        await Holdfast.step("a", str, "x")
+        try:
+            async with asyncio.timeout(20), asyncio.timeout(0.3):
+                await asyncio.sleep(0.4)
+            told.append("slept")
+        except TimeoutError:
+            told.append("over")
+        await Holdfast.step("kept", str, told[-1])
+        if len(told) == 1:
+            raise ValueError("once more")
+        return told[-1]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await task.result(timeout=30)
+    assert told == [told[0]] * 2
