@@ -2,6 +2,7 @@
 did them: none goes ahead of what is recorded, although its sleep or request takes another time."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -185,3 +186,156 @@ async def test_a_timeout_that_is_left_while_its_end_is_written_is_not_over(bench
         task = await bench.app.dispatch(root)
         await task.result(timeout=30)
     assert told == [told[0]] * 2
+
+
+@pytest.mark.parametrize("beside", ["sleep", "thread", "lock", "spin"])
+async def test_what_was_asked_after_a_plain_await_comes_before_what_came_later(
+    bench: Bench, beside: str
+) -> None:
+    """The step was recorded before the child had ended: in a replay too it wins."""
+    told: list[list[str]] = []
+
+    async def plainly() -> None:
+        match beside:
+            case "sleep":
+                await asyncio.sleep(0.2)
+            case "thread":
+                await asyncio.to_thread(time.sleep, 0.2)
+            case "spin":
+                end = time.monotonic() + 0.2
+                while time.monotonic() < end:
+                    await asyncio.sleep(0)
+            case _:
+                event = asyncio.Event()
+                asyncio.get_running_loop().call_later(0.2, event.set)
+                await event.wait()
+
+    @bench.app.durable(name="child")
+    async def child() -> str:
+        await asyncio.sleep(0.6)
+        return "child"
+
+    async def late() -> str:
+        await plainly()
+        return str(await Holdfast.step("step", str, "step"))
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[str]:
+        seen: list[str] = []
+
+        async def note(what: Any) -> None:
+            seen.append(await what)
+
+        await asyncio.gather(note(child()), note(late()))
+        await Holdfast.step("kept", list, seen)
+        told.append(seen)
+        if len(told) < 2:
+            raise ValueError("once more")
+        return seen
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == ["step", "child"]
+    assert told[-1] == ["step", "child"]
+
+
+async def test_a_plain_sleep_that_won_a_race_wins_it_again(bench: Bench) -> None:
+    """Nothing is asked between its end and that of the child: it stands in the journal anyway."""
+    told: list[str] = []
+
+    @bench.app.durable(name="child")
+    async def child() -> str:
+        await asyncio.sleep(0.5)
+        return "child"
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        task = asyncio.create_task(child())
+        late = asyncio.create_task(asyncio.sleep(0.1))
+        await asyncio.wait({task, late}, return_when=asyncio.FIRST_COMPLETED)
+        winner = "child" if task.done() else "sleep"
+        told.append(winner)
+        await task
+        await Holdfast.step("kept", str, winner)
+        if len(told) < 3:
+            raise ValueError("once more")
+        return winner
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "sleep"
+    assert set(told) == {"sleep"}
+
+
+@pytest.mark.parametrize("what", ["step", "child"])
+async def test_what_was_given_up_after_a_plain_sleep_is_given_up_again(
+    bench: Bench, what: str
+) -> None:
+    """The step cannot be stopped, ends later, and is recorded: it reaches nobody in a replay."""
+    told: list[str] = []
+
+    @bench.app.durable(name="child")
+    async def child() -> str:
+        await Holdfast.sleep(0.5)
+        return "child"
+
+    def slow() -> str:
+        time.sleep(0.5)
+        return "step"
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        work = child() if what == "child" else Holdfast.step("slow", slow)
+        task = asyncio.create_task(work)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.wait({task})
+        found = "given up" if task.cancelled() else "came"
+        await Holdfast.sleep(0.6)
+        await Holdfast.step("kept", str, found)
+        told.append(found)
+        if len(told) < 3:
+            raise ValueError("once more")
+        return found
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "given up"
+    assert set(told) == {"given up"}
+
+
+@pytest.mark.parametrize("way", ["sleep", "branch", "thread"])
+async def test_who_was_first_beside_an_await_of_the_functions_own_is_first_again(
+    bench: Bench, way: str
+) -> None:
+    """Nothing is asked, and no branch ends, or none that was there from the beginning."""
+    told: list[str] = []
+
+    @bench.app.durable(name="child")
+    async def child() -> str:
+        await asyncio.sleep(0.6)
+        return "child"
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        task = asyncio.create_task(child())
+        if way == "thread":
+            late: Any = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.1)
+            await asyncio.wait({task, late}, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(0.1)
+        if way == "branch":
+            other = asyncio.create_task(asyncio.sleep(0.1))
+            await asyncio.wait({task, other}, return_when=asyncio.FIRST_COMPLETED)
+        winner = "child" if task.done() else "other"
+        told.append(winner)
+        await task
+        await Holdfast.step("kept", str, winner)
+        if len(told) < 3:
+            raise ValueError("once more")
+        return winner
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        assert await task.result(timeout=30) == "other"
+    assert set(told) == {"other"}
