@@ -44,6 +44,7 @@ class Arrivals:
         self.under_way: set[asyncio.Task[None]] = set()
         self.patience = _LINGER
         self._signals: list[Signal] = []
+        self._taken: dict[UUID, Signal] = {}  # and not heard of yet
         self._used: set[UUID] = set()
         self._lingering: list[UUID] = []  # used, and in the queue all the same
         self._since = loop.time()
@@ -110,12 +111,13 @@ class Arrivals:
 
     def use(self, signal: UUID) -> None:
         """The function has heard of this one."""
+        self._taken.pop(signal, None)
         self._used.add(signal)
 
     def give_back(self, signal: UUID) -> None:
-        """It was given up just before it heard of this: somebody else may wait for it."""
+        """It was given up just before it heard of this: the first for whoever else waits for it."""
         self._used.discard(signal)
-        self.look_now()
+        self._signals.insert(0, self._taken.pop(signal))
 
     def lingering(self) -> list[UUID]:
         """Signals that should have left the queue: whoever took them in died before they did."""
@@ -153,6 +155,7 @@ class Arrivals:
         ask, signal = found
         self._signals.remove(signal)
         self._used.add(signal.id)
+        self._taken[signal.id] = signal
         assert ask.position is not None
         said = msgspec.Raw(signal.payload)
         return [(ask, One(ask.position, "done", said, signal=signal.id))]

@@ -252,24 +252,23 @@ class History:
         self._at += 1
         return batch[0]
 
-    def take(self, open: Container[Key], given_up: Container[Key]) -> list[Arrival]:
-        """What reached the function next, as far as it is asked for; nothing: all is told."""
+    def take(self, open: Container[Key], given_up: Container[Key]) -> list[Arrival] | None:
+        """What reached the function next, as far as it is asked for; None: all is told."""
         for place, arrival in enumerate(self._passed):
             if arrival.key in open:
                 del self._passed[place]
                 return [arrival]
-        while self._at < len(self._batches):
-            batch = self._batches[self._at]
-            self._at += 1
-            here: list[Arrival] = []
-            for arrival in batch:
-                if arrival.key in given_up or self._came_too_late(arrival.key):
-                    self._missed.append(arrival)
-                else:
-                    (here if arrival.key in open else self._passed).append(arrival)
-            if here:
-                return here
-        return []
+        if self._at == len(self._batches):
+            return None
+        batch = self._batches[self._at]
+        self._at += 1
+        here: list[Arrival] = []
+        for arrival in batch:
+            if arrival.key in given_up or self._came_too_late(arrival.key):
+                self._missed.append(arrival)
+            else:
+                (here if arrival.key in open else self._passed).append(arrival)
+        return here
 
     def take_missed(self, open: Container[Key]) -> list[Arrival]:
         """Steps that were given up once, and today are not: they never run again."""

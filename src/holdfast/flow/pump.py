@@ -115,7 +115,7 @@ class Pump(Standing):
             return True
         if (deed := self._history.lacks(self._is_done)) and await self._may_come(deed):
             return True
-        if arrivals := self._history.take(self.open, self._gone):
+        if (arrivals := self._history.take(self.open, self._gone)) is not None:
             self._tell(arrivals)
             return True
         if arrivals := self._history.take_missed(self.open):
