@@ -1,4 +1,4 @@
-"""What a log record carries beyond its own fields (`extra=`), fit to be written by anyone."""
+"""What a log record says, and carries beyond its own fields (`extra=`), fit for anyone to write."""
 
 import dataclasses
 import logging
@@ -12,13 +12,26 @@ import msgspec
 
 from holdfast.redaction import HIDDEN, Redaction
 
-__all__ = ["extras_of"]
+__all__ = ["extras_of", "message_of"]
 
 Scrub = Callable[[str], str]
 _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 _LATER = {"message", "asctime", "taskName"}  # which formatters, or newer Pythons, put there
 _KNOWN = Redaction()
 _MOST = 10_000  # values of one record: what is logged must not hold up what it is about
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Also where its arguments do not fit: `Handler.handleError` would write these to stderr as
+    they are, secrets and all."""
+    try:
+        return record.getMessage()
+    except Exception as error:
+        why: object = error
+    try:
+        return f"{record.msg} (its arguments do not fit: {why})"
+    except Exception:
+        return f"<{type(record.msg).__name__}> (it cannot be told)"
 
 
 def extras_of(

@@ -67,6 +67,17 @@ async def test_what_a_child_gives_as_extra_is_kept_without_secrets(executor, cap
     assert vars(record)["extra"].startswith("left out: 9,")
 
 
+async def test_a_call_of_a_child_whose_arguments_do_not_fit_shows_no_secret(caplog, capfd):
+    executor = ProcessExecutor()
+    context = attempt(functions.log_badly, "hunter2hunter2")
+    context.secrets = lambda: frozenset({"hunter2hunter2"})
+    await within(executor.run(functions.log_badly, context))
+    await executor.close()
+    (record,) = told(caplog)
+    assert record.getMessage().startswith("login %d (its arguments do not fit: ")
+    assert capfd.readouterr().err == ""
+
+
 async def test_levels_are_those_of_the_worker_call_by_call(executor, caplog):
     caplog.set_level(logging.DEBUG, "tests.child")
     await within(executor.run(functions.log, attempt(functions.log, "hello")))

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from holdfast.context import Context, running
 from holdfast.executors import wire
-from holdfast.extras import extras_of
+from holdfast.extras import extras_of, message_of
 from holdfast.tasks.task import plain
 
 __all__ = ["LineHandler", "handle", "levels", "take_levels"]
@@ -70,7 +70,7 @@ def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]
         number=number,
         name=plain(record.name, 200),
         level=int(record.levelno),
-        message=plain(scrub(_message(record)), _LONGEST),
+        message=plain(scrub(message_of(record)), _LONGEST),
         created=float(record.created),
         path=plain(record.pathname, 1000),
         line=int(record.lineno),
@@ -79,13 +79,6 @@ def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]
         trace=None if trace is None else plain(scrub(trace), _LONGEST),
         extra=_extra(record, scrub),
     )
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception as error:  # `handleError` would write its arguments to stderr as they are
-        return f"{record.msg} (its arguments do not fit: {error})"
 
 
 def _extra(record: logging.LogRecord, scrub: Callable[[str], str]) -> str:

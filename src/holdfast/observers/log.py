@@ -12,7 +12,7 @@ from uuid import UUID
 from holdfast.answers import Recovered
 from holdfast.clock import Clock
 from holdfast.context import Context, entered
-from holdfast.extras import extras_of
+from holdfast.extras import extras_of, message_of
 from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.redaction import HIDDEN, Redaction
 from holdfast.tasks.lifecycle import Verdict
@@ -237,11 +237,11 @@ def _scrub(record: logging.LogRecord, context: Context) -> None:
     """Only what has a secret in it is touched."""
     try:
         said = record.getMessage()
-    except Exception as error:  # its handlers would write its arguments to stderr as they are
+    except Exception:  # its handlers would write its arguments to stderr as they are
         if context.secrets is None or not context.secrets():
             raise
-        said, record.args = f"{record.msg} (its arguments do not fit: {error})", None
-        record.msg = said
+        said = record.msg = message_of(record)
+        record.args = None
     if (scrubbed := context.scrub(said)) != said:
         record.msg, record.args = scrubbed, None
     if record.exc_info and record.exc_info[0] is not None:
