@@ -5,6 +5,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,7 +56,7 @@ class _Teller:
     def fields(self, found: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
         hides = self._redaction.is_secret
         return {
-            self._scrub(str(name)): HIDDEN if hides(name) else self.tell(value, above)
+            self._scrub(str(_meant(name))): HIDDEN if hides(name) else self.tell(value, above)
             for name, value in found.items()
         }
 
@@ -64,6 +65,7 @@ class _Teller:
         self._left -= 1
         if self._left < 0:
             return "..."
+        value = _meant(value)
         try:
             if (named := _named(value)) is not None:
                 return "..." if id(value) in above else self.fields(named, (*above, id(value)))
@@ -89,6 +91,11 @@ class _Teller:
             return self.tell(plain, ())
         except Exception:  # what is logged must never hold up what it is about
             return f"<{type(value).__name__}>"
+
+
+def _meant(value: Any) -> Any:
+    """What a member of an enumeration stands for: as a text it would be its name."""
+    return value.value if isinstance(value, Enum) else value
 
 
 def _named(value: Any) -> Mapping[str, Any] | None:

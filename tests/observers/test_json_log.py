@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -40,6 +41,14 @@ class Login:
 class Session:
     user: str
     jar: str = field(repr=False)
+
+
+class State(str, Enum):  # noqa: UP042
+    OPEN = "open"
+
+
+class Size(Enum):
+    BIG = 3
 
 
 class Pair(NamedTuple):
@@ -109,6 +118,23 @@ def test_no_extra_takes_the_place_of_a_field_of_ours(lines):
     record = logging.makeLogRecord({"msg": "x", "holdfast_task_id": "", "_private": 1})
     assert "holdfast_task_id" not in (line := json.loads(JsonFormatter().format(record)))
     assert "_private" not in line
+
+
+def test_names_that_make_room_for_ours_take_nobody_elses_place(lines):
+    logger, told = lines
+    for extra in ({"level": 1, "extra_level": 2}, {"extra_level": 2, "level": 1}):
+        logger.info("sent", extra=extra)
+        line = told()
+        assert (line["extra_level"], line["extra_extra_level"]) == (2, 1)
+        assert line["level"] == "INFO"
+
+
+def test_members_of_enumerations_are_told_by_their_value(lines):
+    logger, told = lines
+    extra = {"state": State.OPEN, "size": Size.BIG, "deep": [{State.OPEN: Size.BIG}]}
+    logger.info("in", extra=extra)
+    line = told()
+    assert (line["state"], line["size"], line["deep"]) == ("open", 3, [{"open": 3}])
 
 
 def test_fields_of_secret_names_are_hidden_wherever_they_stand(lines):

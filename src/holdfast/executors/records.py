@@ -82,10 +82,22 @@ def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]
 
 
 def _extra(record: logging.LogRecord, scrub: Callable[[str], str]) -> str:
-    extra = json.dumps(extras_of(record, scrub))
-    if len(extra) <= _LONGEST:
+    """The small ones, where all are too long together."""
+    told = extras_of(record, scrub)
+    if len(extra := json.dumps(told)) <= _LONGEST:
         return extra
-    return json.dumps({"extra": f"left out: {len(extra):,} characters, of {_LONGEST:,} at most"})
+    kept, room = {}, _LONGEST - 200
+    for size, name in sorted((len(json.dumps({name: told[name]})), name) for name in told):
+        room -= size
+        if room < 0:
+            break
+        kept[name] = told[name]
+    left = len(told) - len(kept)
+    kept["extra"] = (
+        f"left out: {left} of {len(told)} fields; all have {len(extra):,} characters, and "
+        f"{_LONGEST:,} are sent at most"
+    )
+    return json.dumps(kept)
 
 
 def _about(left_out: int, now: float, number: int) -> wire.Logged:

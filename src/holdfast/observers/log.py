@@ -198,14 +198,23 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: v for name in _FIELDS if (v := getattr(record, name, "")) != ""}
-        for name, value in extras_of(record, _scrubber(record), self._redaction).items():
+        extras = extras_of(record, _scrubber(record), self._redaction)
+        for name, value in extras.items():
             if name not in _FIELDS:
-                line[f"extra_{name}" if name in _TAKEN else name] = value
+                line[_free(name, extras) if name in _TAKEN else name] = value
         if record.exc_text:  # it was scrubbed, or comes from another process
             line["exception"] = record.exc_text
         elif record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+def _free(name: str, others: Collection[str]) -> str:
+    """Another name for what has one of ours."""
+    name = f"extra_{name}"
+    while name in others:
+        name = f"extra_{name}"
+    return name
 
 
 class _Scrub:
