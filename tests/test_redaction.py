@@ -1,5 +1,8 @@
 """Fields that nobody should see."""
 
+import base64
+import json
+
 import msgspec
 import pytest
 
@@ -54,3 +57,32 @@ def test_more_names_can_be_given() -> None:
 @pytest.mark.parametrize("values", [["abcd", "abcdef"], ["abcdef", "abcd"]])
 def test_a_secret_within_a_secret_leaves_nothing(values: list[str]) -> None:
     assert scrub("x abcdef y abcd", values) == f"x {HIDDEN} y {HIDDEN}"
+
+
+PEM = "-----BEGIN KEY-----\nMIIB'\"\\x\nqrst\n-----END KEY-----\n"
+
+
+QUOTED = "-----BEGIN KEY-----\nMIIB'x\nqrst"  # whose quote is escaped only beside another
+
+
+@pytest.mark.parametrize("secret", [PEM, QUOTED, f"é{PEM}"])
+def test_a_secret_of_lines_and_quotes_is_found_also_where_they_are_escaped(secret: str) -> None:
+    found = plain.values(msgspec.json.encode({"private_key": secret}))
+    told = [secret, repr(secret), repr({"key": [secret]}), repr(f'key="{secret}"')]
+    told += [json.dumps(secret), msgspec.json.encode(secret).decode()]
+    for said in told:
+        hidden = scrub(said, found)
+        assert HIDDEN in hidden
+        assert not any(part in hidden for part in ("BEGIN", "MIIB", "qrst"))
+
+
+@pytest.mark.parametrize("secret", [b"hunter2-hunter2", b"hun'ter\nter2\xff"])
+def test_a_secret_given_as_bytes_is_found_however_it_is_told(secret: bytes) -> None:
+    """In JSON it stands as base64."""
+    found = plain.values(msgspec.json.encode({"args": [secret]}), ("token",))
+    encoded = base64.b64encode(secret).decode()
+    decoded = secret.decode("utf-8", "backslashreplace")
+    for said in (repr(secret), repr(bytearray(secret)), encoded, decoded, json.dumps(decoded)):
+        hidden = scrub(f"sent {said}", found)
+        assert HIDDEN in hidden
+        assert not any(part in hidden for part in ("hun", "ter2", encoded[4:12]))

@@ -1,10 +1,11 @@
-"""What a log record carries beyond its own fields (`extra=`), fit to be written by anyone."""
+"""What a log record says, and carries beyond its own fields (`extra=`), fit for anyone to write."""
 
 import dataclasses
 import logging
 import math
 from collections import deque
 from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,26 @@ import msgspec
 
 from holdfast.redaction import HIDDEN, Redaction
 
-__all__ = ["extras_of"]
+__all__ = ["extras_of", "message_of"]
 
 Scrub = Callable[[str], str]
 _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 _LATER = {"message", "asctime", "taskName"}  # which formatters, or newer Pythons, put there
 _KNOWN = Redaction()
 _MOST = 10_000  # values of one record: what is logged must not hold up what it is about
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Also where its arguments do not fit: `Handler.handleError` would write these to stderr as
+    they are, secrets and all."""
+    try:
+        return record.getMessage()
+    except Exception as error:
+        why: object = error
+    try:
+        return f"{record.msg} (its arguments do not fit: {why})"
+    except Exception:
+        return f"<{type(record.msg).__name__}> (it cannot be told)"
 
 
 def extras_of(
@@ -42,7 +56,7 @@ class _Teller:
     def fields(self, found: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
         hides = self._redaction.is_secret
         return {
-            self._scrub(str(name)): HIDDEN if hides(name) else self.tell(value, above)
+            self._scrub(str(_meant(name))): HIDDEN if hides(name) else self.tell(value, above)
             for name, value in found.items()
         }
 
@@ -51,6 +65,7 @@ class _Teller:
         self._left -= 1
         if self._left < 0:
             return "..."
+        value = _meant(value)
         try:
             if (named := _named(value)) is not None:
                 return "..." if id(value) in above else self.fields(named, (*above, id(value)))
@@ -76,6 +91,11 @@ class _Teller:
             return self.tell(plain, ())
         except Exception:  # what is logged must never hold up what it is about
             return f"<{type(value).__name__}>"
+
+
+def _meant(value: Any) -> Any:
+    """What a member of an enumeration stands for: as a text it would be its name."""
+    return value.value if isinstance(value, Enum) else value
 
 
 def _named(value: Any) -> Mapping[str, Any] | None:

@@ -92,15 +92,22 @@ def scrub(text: str, values: Iterable[str]) -> str:
 
 
 def _ways(text: str) -> Iterator[str]:
-    """How a value may be said: as it is; in the repr or JSON of something, where lines and quotes
-    are escaped; and what was given as bytes, which stands in JSON as base64."""
-    yield from (text, repr(text)[1:-1], json.dumps(text)[1:-1])
+    """How a value may be said: as a text; and what was given as bytes, which stands in JSON as
+    base64, as bytes and as the text that they are."""
+    yield from _spelled(text)
     try:
         raw = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:  # none of bytes
         return
-    yield repr(raw)[2:-1]
-    yield raw.decode("utf-8", "backslashreplace")
+    yield from (repr(raw)[2:-1], repr(b'"' + raw)[3:-1])
+    yield from _spelled(raw.decode("utf-8", "backslashreplace"))
+
+
+def _spelled(text: str) -> Iterator[str]:
+    """As it is, and in the repr or JSON of something, where lines and quotes are escaped: a single
+    quote where there is a double one too."""
+    yield from (text, repr(text)[1:-1], repr('"' + text)[2:-1])
+    yield from (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
 
 
 def _plain(name: str) -> str:

@@ -23,6 +23,7 @@ from holdfast import (
 from holdfast.app import operating
 from holdfast.app.home import plain_url
 from holdfast.errors import HoldfastError, StoreUnreachable
+from holdfast.executors import places
 from holdfast.stores.opening import open_store
 from tests.app.conftest import until
 from tests.contract.acts import claim
@@ -426,6 +427,28 @@ async def test_settings_that_cannot_be_do_not_keep_anybody_waiting(url):
     with pytest.raises(HoldfastError, match=r"stopped before it was ready: .*lease_duration"):
         await asyncio.wait_for(lifecycle.wait_until_ready(), 60)
     assert lifecycle.state == "stopped"
+
+
+async def test_a_name_that_cannot_be_does_not_keep_anybody_waiting(url):
+    app = Holdfast(url)
+    lifecycle = app.create_worker_lifecycle()
+    wrong: Any = 7
+    with pytest.raises(InvalidInput, match="worker_id must be a text"):
+        await app.serve(lifecycle=lifecycle, worker_id=wrong)
+    with pytest.raises(HoldfastError, match=r"stopped before it was ready: .*worker_id"):
+        await asyncio.wait_for(lifecycle.wait_until_ready(), 60)
+
+
+async def test_a_worker_of_a_program_that_a_child_imports_does_not_keep_anybody_waiting(
+    url, monkeypatch
+):
+    monkeypatch.setattr(places, "_importing", {"shop.py"})
+    app = Holdfast(url)
+    lifecycle = app.create_worker_lifecycle()
+    with pytest.raises(HoldfastError, match=r"shop\.py is imported by a child process"):
+        await app.serve(lifecycle=lifecycle)
+    with pytest.raises(HoldfastError, match=r"stopped before it was ready: .*shop\.py"):
+        await asyncio.wait_for(lifecycle.wait_until_ready(), 60)
 
 
 @pytest.mark.parametrize("secret", ["se?cret", "se/cret", "se@cret", "plain"])

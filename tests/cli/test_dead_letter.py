@@ -10,6 +10,8 @@ import time
 import pytest
 
 from holdfast.stores.opening import open_store
+from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.task import Failure
 from tests.cli.scene import FAILED, Scene, url_of
 from tests.cli.terminal import on_a_terminal
 from tests.contract.acts import claim, finish, put
@@ -23,14 +25,16 @@ count|type|error type|error|newest
 1|shop:refund|Boom|=it \\x1b[31mbroke|TIME"""
 
 
-def failed(scene: Scene, count: int, type: str = "shop:mail") -> list[str]:
+def failed(
+    scene: Scene, count: int, type: str = "shop:mail", settlement: Settlement = FAILED
+) -> list[str]:
     """More of them."""
 
     async def fail() -> list[str]:
         store = await open_store(url_of(scene.shell))
         try:
             ids = await put(store, count, type, priority=5, max_tries=1)
-            await finish(store, await claim(store, count, worker=1), FAILED)
+            await finish(store, await claim(store, count, worker=1), settlement)
             return [str(id) for id in ids]
         finally:
             await store.close()
@@ -60,7 +64,17 @@ def test_dead_letters_are_listed_page_by_page(scene: Scene):
     found = [letter["id"] for said in (first, rest) for letter in json.loads(said.stdout)]
     assert (found, len(whole)) == (whole, 3)
     assert "more" not in rest.stderr
+    assert "more" not in scene.shell.run("dead-letter", "ls", "--limit", "3").stderr
     assert scene.shell.fails(2, "dead-letter", "ls", "--groups", "--cursor", cursor)
+
+
+def test_there_are_more_only_where_what_follows_is_what_was_asked_for(scene: Scene):
+    """By their error no index knows them: `broken` comes after them, and is not meant."""
+    other = Settlement(verdict=Verdict.FAILED, failure=Failure(type="Late", message="no"))
+    failed(scene, 2, settlement=other)
+    ls = ("dead-letter", "ls", "--error-type", "Late", "--limit")
+    assert "more" not in scene.shell.run(*ls, "2").stderr
+    assert "more" in scene.shell.run(*ls, "1").stderr
 
 
 def test_lists_are_filtered_by_their_error_and_time(scene: Scene):

@@ -143,11 +143,14 @@ def test_a_flag_goes_before_the_environment_and_before_the_code(shell: Shell):
 
 
 def test_the_log_as_json_is_json_in_every_line(shell: Shell):
-    worker = shell.worker("--log-json", "--log-level", "debug")
+    worker = shell.start("worker", "--app", "shop:app", "--log-json", "--log-level", "debug")
+    until(lambda: " is ready: queues all, " in worker.said, "it is ready")
     worker.send(signal.SIGTERM)
     assert worker.end() == 0
     records = [json.loads(line) for line in worker.said.splitlines()]
     assert any("has stopped" in record["message"] for record in records)
+    worker._reader.join(60)
+    assert worker._lines.empty(), "nor is anything said beside it"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from holdfast.errors import InvalidInput, StoreError, UnknownTask
-from tests.contract.acts import claim, draft, ids_of, put_one
+from tests.contract.acts import claim, draft, ids_of, put_one, seconds
 
 ONLY = "postgres"
 
@@ -33,6 +33,17 @@ async def test_an_id_used_before_is_refused_in_plain_words(store, keeper):
     async with keeper.transaction(keep=False) as conn:
         with pytest.raises(InvalidInput, match="used before"):
             await store.enqueue([used, draft()], conn=conn)
+
+
+async def test_what_would_expire_before_its_time_is_refused_and_breaks_no_transaction(
+    store, keeper
+):
+    hopeless = draft(run_at=await store.now() + seconds(60), expires=seconds(30))
+    async with keeper.transaction(keep=True) as conn:
+        with pytest.raises(InvalidInput, match="before its run_at"):
+            await store.enqueue([hopeless], conn=conn)
+        (id,) = await store.enqueue([draft()], conn=conn)
+    assert ids_of(await claim(store)) == [id]
 
 
 async def test_a_connection_of_a_pool_may_be_handed_over(store, keeper):

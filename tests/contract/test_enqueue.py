@@ -169,6 +169,22 @@ async def test_a_time_that_has_passed_means_now(store):
     assert ids_of(await claim(store)) == [id]
 
 
+async def test_what_would_expire_before_its_time_to_run_is_refused_by_the_stores_clock(
+    store, keeper, clock
+):
+    at = await store.now() + timedelta(hours=1)
+    for short in (timedelta(0), timedelta(minutes=30), timedelta(minutes=59)):
+        with pytest.raises(InvalidInput, match="before its run_at of"):
+            await put(store, 2, run_at=at, expires=short)
+        with pytest.raises(InvalidInput, match="give a longer one"):
+            await store.prepare([draft(), draft(run_at=at, expires=short)])
+    assert (await store.list_tasks(TaskFilter())).tasks == []
+    await put_one(store, run_at=at, expires=timedelta(minutes=61))
+    await clock.advance(3000)
+    await put_one(store, run_at=at, expires=timedelta(minutes=11))
+    await put_one(store, run_at=await store.now(), expires=timedelta(0))
+
+
 async def test_no_delay_at_all_means_now(store):
     ids = await store.enqueue([draft(delay=timedelta(0)), draft(delay=seconds(9)), draft()])
     assert ids_of(await claim(store)) == [ids[0], ids[2]]

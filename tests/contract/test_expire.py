@@ -1,10 +1,13 @@
 """Expire: what was not started in time ends, and says so."""
 
 from holdfast.answers import Expired
+from holdfast.observer import Observer
 from holdfast.tasks.lifecycle import EXPIRED, Settlement, Verdict
 from holdfast.tasks.task import TaskStatus
+from holdfast.upkeep.chores import Upkeeping, chores
 from tests.contract.acts import (
     HANDED_BACK,
+    MINUTE,
     claim,
     claim_one,
     finish,
@@ -177,3 +180,27 @@ async def test_what_was_cancelled_before_its_time_was_over_is_not_answered(store
     await store.cancel([id])
     await clock.advance(31)
     assert await store.expire() == []
+
+
+async def test_what_is_replayed_as_soon_as_it_expired_stays_and_its_children_end(
+    store, clock, monkeypatch
+):
+    """As `upkeep` sees to it: somebody may come between the two."""
+    parent = await put_one(store, expires=seconds(30))
+    await finish(store, await claim_one(store), waiting())
+    child = await put_one(store, parent=parent)
+    expire = store.expire
+
+    async def expire_and_be_overtaken(batch):
+        expired = await expire(batch)
+        await store.retry([one.task for one in expired])
+        return expired
+
+    monkeypatch.setattr(store, "expire", expire_and_be_overtaken)
+    settings = Upkeeping(recovery_interval=MINUTE)
+    duties = {each.name: each for each in chores(store, Observer(), settings, lambda: None)}
+    await clock.advance(31)
+    assert await duties["expiry"].sweep() == 1
+    assert await status_of(store, child) is TaskStatus.CANCELLED
+    assert await status_of(store, parent) is TaskStatus.PENDING
+    assert not (await store.get(parent)).cancel_requested

@@ -212,6 +212,30 @@ async def test_what_comes_in_while_somebody_reads_makes_nothing_appear_twice(sto
     assert [t.id for t in page.tasks + rest.tasks] == old[::-1]
 
 
+async def test_a_full_page_that_is_the_last_says_so(store):
+    """Of whatever kind, and where what is listed stands in several places."""
+    await put(store, 2, user_id="ann")
+    for settlement in (DONE, FAILED, CANCELLED, waiting()):
+        await finish(store, await claim(store), settlement)
+        await put(store, 2, user_id="ann")
+    await claim(store)
+    await put(store, 1)
+    await put(store, 1, delay=seconds(60))
+    statuses: list[TaskFilter] = [TaskFilter(status=status) for status in TaskStatus]
+    for filter, count in [
+        (TaskFilter(), 12),
+        (TaskFilter(user_id="ann"), 10),
+        *[(one, 2) for one in statuses],
+    ]:
+        whole = await store.list_tasks(filter, limit=count)
+        assert (len(whole.tasks), whole.next) == (count, None)
+        short = await store.list_tasks(filter, limit=count - 1)
+        assert short.next is not None
+        rest = await store.list_tasks(filter, cursor=short.next, limit=1)
+        assert short.tasks + rest.tasks == whole.tasks
+        assert rest.next is None
+
+
 @pytest.mark.parametrize("cursor", ["x", "[]", '["nowhere"]', '["all", 7]', '["pending", 1]', "{}"])
 async def test_a_cursor_that_is_not_ours_is_refused(store, cursor):
     with pytest.raises(InvalidInput, match="begin again without it"):

@@ -277,6 +277,18 @@ async def test_numbers_name_every_queue_that_is_asked_for(app: Holdfast, desk: L
     assert (await desk.stats()).leases.active == 1
 
 
+async def test_a_full_page_that_is_the_last_says_so(app: Holdfast, desk: LocalDesk) -> None:
+    ids = {await submit(desk) for _ in range(2)}
+    assert not (await desk.tasks(TaskQuery(limit=2))).has_more
+    await claim_all(app)
+    whole = await desk.leases(limit=2)
+    assert (whole.next_cursor, whole.has_more) == (None, False)
+    first = await desk.leases(limit=1)
+    assert first.has_more
+    rest = await desk.leases(cursor=first.next_cursor, limit=1)
+    assert ({lease.task_id for lease in first.data + rest.data}, rest.has_more) == (ids, False)
+
+
 async def test_leases_are_seen_and_recovered(
     app: Holdfast, desk: LocalDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

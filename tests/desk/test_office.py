@@ -104,6 +104,8 @@ async def test_every_change_is_in_the_audit(
     first = await desk.audits(AuditQuery(limit=5))
     rest = await desk.audits(AuditQuery(before=first.next_before, limit=5))
     assert [one.seq for one in first.data + rest.data] == [one.seq for one in page.data]
+    whole = await desk.audits(AuditQuery(limit=len(page.data)))
+    assert (whole.data, whole.next_before) == (page.data, None), "a full page may be the last"
 
 
 async def test_a_search_of_the_audit_looks_at_so_much_and_no_further_back_than_asked(
@@ -149,6 +151,7 @@ async def test_lines_of_an_attempt_come_in_pages(app: Holdfast, desk: LocalDesk)
     rest = await desk.logs(task, cursor=first.next_cursor, limit=2)
     assert [line.message for line in first.data + rest.data] == ["line 1", "line 2", "line 3"]
     assert rest.next_cursor is None
+    assert (await desk.logs(task, limit=3)).next_cursor is None, "a full page may be the last"
     with pytest.raises(InvalidInput, match="cursor"):
         await desk.logs(task, cursor="1.x")
 
@@ -213,14 +216,14 @@ async def test_matches_that_lie_far_back_are_not_counted_but_done(
 async def test_matches_beyond_the_most_that_are_counted_are_at_least_so_many(
     desk: LocalDesk,
 ) -> None:
-    await make(desk, 5)
+    await make(desk, 6)
     wish = OperationWish(action="cancel", filter=PENDING)
     plan = await desk.start_operation(msgspec.structs.replace(wish, dry_run=True))
     assert (plan.matched, plan.capped, plan.types) == (2, True, {"pay": 2})
     with pytest.raises(InvalidInput, match="at least 5 tasks match, and 4 were confirmed"):
         await desk.start_operation(msgspec.structs.replace(wish, confirm_count=4))
-    begun = await desk.start_operation(msgspec.structs.replace(wish, confirm_count=5))
-    assert (begun.matched, begun.capped) == (5, False)
+    begun = await desk.start_operation(msgspec.structs.replace(wish, confirm_count=6))
+    assert (begun.matched, begun.capped) == (6, False)
 
 
 async def test_a_cancelled_operation_stops_where_it_stands(app: Holdfast, desk: LocalDesk) -> None:

@@ -403,6 +403,11 @@ def log_extra(key: str, size: int = 0) -> None:
 
 
 @durable
+def log_badly(password: str) -> None:
+    logging.getLogger("tests.child").error("login %d", password)
+
+
+@durable
 def log_and_crash() -> None:
     logging.getLogger("tests.child").error("last words")
     os._exit(3)

@@ -405,6 +405,39 @@ async def test_a_program_without_a_guard_does_not_start_workers_in_its_children(
     assert "put that under `if __name__ == '__main__':`" in ended.stderr
 
 
+async def test_a_program_without_a_guard_dispatches_nothing_again_in_its_children(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(DISPATCHING)
+    ended = await asyncio.to_thread(run, script, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout.split()) == (0, ["bill", "pack"]), ended.stderr
+    assert "put that under `if __name__ == '__main__':`" in ended.stderr
+
+
+DISPATCHING = """
+import asyncio, sys
+from holdfast import Holdfast
+
+app = Holdfast("sqlite:///shop.db")
+
+@app.durable(name="bill")
+async def bill(order: int) -> None: ...
+
+@app.durable(name="pack", isolation="process", max_tries=1)
+def pack() -> None: ...
+
+async def main():
+    async with app, asyncio.TaskGroup() as group:
+        await app.dispatch(bill, 1)
+        task, life = await app.dispatch(pack), app.create_worker_lifecycle()
+        group.create_task(app.serve(lifecycle=life))
+        print((await app.wait_for(task, timeout=50)).failure.message, file=sys.stderr)
+        print(*sorted(each.type for each in (await app.list_tasks()).tasks))
+        life.request_drain()
+
+asyncio.run(main())
+"""
+
+
 async def test_what_was_typed_at_a_prompt_is_refused():
     ended = await asyncio.to_thread(run, "-c", PROGRAM)
     assert "typed at a prompt" in ended.stderr

@@ -64,7 +64,20 @@ async def test_what_a_child_gives_as_extra_is_kept_without_secrets(executor, cap
     caplog.clear()
     await within(executor.run(functions.log_extra, attempt(functions.log_extra, "k", 9000)))
     (record,) = told(caplog)
-    assert vars(record)["extra"].startswith("left out: 9,")
+    assert vars(record)["extra"].startswith("left out: 1 of 5 fields; all have 9,")
+    assert (vars(record)["order"], vars(record)["url"]) == (7, "https://x/?key=k")
+    assert "much" not in vars(record)
+
+
+async def test_a_call_of_a_child_whose_arguments_do_not_fit_shows_no_secret(caplog, capfd):
+    executor = ProcessExecutor()
+    context = attempt(functions.log_badly, "hunter2hunter2")
+    context.secrets = lambda: frozenset({"hunter2hunter2"})
+    await within(executor.run(functions.log_badly, context))
+    await executor.close()
+    (record,) = told(caplog)
+    assert record.getMessage().startswith("login %d (its arguments do not fit: ")
+    assert capfd.readouterr().err == ""
 
 
 async def test_levels_are_those_of_the_worker_call_by_call(executor, caplog):

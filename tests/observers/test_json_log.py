@@ -7,11 +7,17 @@ import logging
 import logging.handlers
 import pickle
 import queue
+import subprocess
+import sys
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+import msgspec
 import pydantic
 import pytest
 
@@ -29,6 +35,30 @@ SECRET = "hunter2hunter2"
 class Login:
     user: str
     password: str
+
+
+@dataclass
+class Session:
+    user: str
+    jar: str = field(repr=False)
+
+
+class State(str, Enum):  # noqa: UP042
+    OPEN = "open"
+
+
+class Size(Enum):
+    BIG = 3
+
+
+class Pair(NamedTuple):
+    user: str
+    password: str
+
+
+class Account(msgspec.Struct):
+    user: str
+    api_key: str
 
 
 class Model(pydantic.BaseModel):
@@ -90,6 +120,23 @@ def test_no_extra_takes_the_place_of_a_field_of_ours(lines):
     assert "_private" not in line
 
 
+def test_names_that_make_room_for_ours_take_nobody_elses_place(lines):
+    logger, told = lines
+    for extra in ({"level": 1, "extra_level": 2}, {"extra_level": 2, "level": 1}):
+        logger.info("sent", extra=extra)
+        line = told()
+        assert (line["extra_level"], line["extra_extra_level"]) == (2, 1)
+        assert line["level"] == "INFO"
+
+
+def test_members_of_enumerations_are_told_by_their_value(lines):
+    logger, told = lines
+    extra = {"state": State.OPEN, "size": Size.BIG, "deep": [{State.OPEN: Size.BIG}]}
+    logger.info("in", extra=extra)
+    line = told()
+    assert (line["state"], line["size"], line["deep"]) == ("open", 3, [{"open": 3}])
+
+
 def test_fields_of_secret_names_are_hidden_wherever_they_stand(lines):
     logger, told = lines
     logger.info(
@@ -108,12 +155,65 @@ def test_fields_of_secret_names_are_hidden_wherever_they_stand(lines):
     assert line["model"] == {"user": "ann", "api_key": hidden}
 
 
+def test_what_has_fields_is_told_by_their_names(lines):
+    logger, told = lines
+    extra = {
+        "pair": Pair("ann", "a"), "account": Account("ann", "b"),
+        "space": SimpleNamespace(user="ann", card="c"),
+        "both": deque([Pair("ann", "d"), Account("ann", "e")]),
+        "deep": {"of": [SimpleNamespace(login=Login("ann", "f"))]},
+        "session": Session("ann", "g"), "type": Session,
+    }  # fmt: skip
+    logger.info("in", extra=extra)
+    line = told()
+    hidden = "[hidden]"
+    assert line["pair"] == {"user": "ann", "password": hidden}
+    assert line["account"] == {"user": "ann", "api_key": hidden}
+    assert line["space"] == {"user": "ann", "card": hidden}
+    assert line["both"] == [line["pair"], line["account"]]
+    assert line["deep"] == {"of": [{"login": line["pair"]}]}
+    assert line["session"] == {"user": "ann"}, "what is kept out of its repr is not told"
+    assert line["type"].endswith("Session'>")
+
+
+def test_views_of_a_dict_are_told_as_what_they_show(lines):
+    logger, told = lines
+    given = {"user": "ann", "password": "x"}
+    logger.info("in", extra={"k": given.keys(), "v": {"user": "ann"}.values(), "i": given.items()})
+    line = told()
+    assert (line["k"], line["v"]) == (["user", "password"], ["ann"])
+    assert line["i"] == {"user": "ann", "password": "[hidden]"}
+
+
+def test_what_lies_in_itself_ends(lines):
+    logger, told = lines
+    space, line = SimpleNamespace(user="ann"), deque[Any]([1])
+    space.self = space
+    line.append(line)
+    logger.info("in", extra={"space": space, "line": line})
+    assert told()["space"] == {"user": "ann", "self": "..."}
+    assert told()["line"] == [1, "..."]
+
+
+def test_no_record_tells_more_than_ten_thousand_values(lines):
+    logger, told = lines
+    many = list(range(6_000))
+    logger.info("in", extra={"rows": [many, many], "after": 1})
+    line = told()
+    assert line["rows"][0] == many
+    kept = line["rows"][1].index("...")
+    assert line["rows"][1][:kept] == many[:kept]
+    assert 3_000 < kept < 4_000
+    assert line["after"] == "..."
+
+
 def test_secrets_of_the_task_are_hidden_in_every_value(lines, in_a_task):
     logger, told = lines
     error = ValueError(f"refused {SECRET}")
     extra = {
         "url": f"https://x/?t={SECRET}", "pin": 123456, "deep": [{SECRET: [SECRET]}],
-        "error": error, f"name {SECRET}": 1, "plain": 12,
+        "error": error, f"name {SECRET}": 1, "plain": 12, "bytes": b"t=" + SECRET.encode(),
+        "buffers": [bytearray(SECRET.encode()), memoryview(SECRET.encode())],
     }  # fmt: skip
     logger.info("in", extra=extra)
     line = told()
@@ -121,6 +221,7 @@ def test_secrets_of_the_task_are_hidden_in_every_value(lines, in_a_task):
     assert "123456" not in json.dumps(line)
     assert (line["url"], line["plain"]) == ("https://x/?t=[hidden]", 12)
     assert line["error"] == "refused [hidden]"
+    assert (line["bytes"], line["buffers"]) == ("t=[hidden]", ["[hidden]"] * 2)
     assert line["holdfast_task_id"] == str(in_a_task.task_id)
 
 
@@ -139,6 +240,28 @@ def test_they_are_hidden_where_another_thread_or_process_writes_the_record(lines
     assert (here["url"], here["order"]) == ("https://x/?t=[hidden]", 7)
     assert SECRET not in json.dumps(elsewhere)
     assert elsewhere["message"] == "in"
+
+
+def test_a_process_that_does_not_have_holdfast_reads_a_record_of_a_task(lines, in_a_task):
+    logger, _ = lines
+    waiting: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    logger.addHandler(logging.handlers.QueueHandler(waiting))
+    logger.info("in with %s", SECRET, extra={"order": 7})
+    reader = (
+        "import importlib.util, logging, pickle, sys\n"
+        "assert importlib.util.find_spec('holdfast') is None\n"
+        "record = pickle.load(sys.stdin.buffer)\n"
+        "print(record.getMessage(), record.order, record.holdfast_task_id)"
+    )
+    read = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", reader],
+        input=pickle.dumps(waiting.get()),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert read.returncode == 0, read.stderr.decode()
+    assert read.stdout.decode().split() == ["in", "with", "[hidden]", "7", str(in_a_task.task_id)]
 
 
 def test_what_cannot_be_told_does_not_raise(lines):

@@ -93,7 +93,7 @@ async def test_every_wish_arrives_with_its_type(store, url, conn, library):
             user_id="Ann O'Neill %s $1",
             tags=("x", "y"),
         ),
-        draft(priority=-32_000, run_at=soon),
+        draft(priority=-32_000, run_at=soon, expires=timedelta(days=9)),
         draft(parent=uuid4(), payload=b'"\x7f"'),
     ]
     async with library(url) as theirs:

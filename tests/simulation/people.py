@@ -43,6 +43,12 @@ async def produce(simulation: "Simulation", store: SqlStore) -> None:
             world.sometimes("an enqueue was refused for its key")
             if any(draft.id.bytes in simulation.ledger.tasks for draft in drafts):
                 raise Violation(f"refused, but something came in: {conflict}") from conflict
+        except InvalidInput as hopeless:
+            if "before its run_at" not in str(hopeless):
+                raise
+            world.sometimes("an enqueue was refused for its time")
+            if any(draft.id.bytes in simulation.ledger.tasks for draft in drafts):
+                raise Violation(f"refused, but something came in: {hopeless}") from hopeless
         except StoreUnreachable:
             world.sometimes("a producer never learnt whether its tasks came in")
 

@@ -38,6 +38,7 @@ SOMETIMES = (
     "a key was taken already",
     "a key belonged to other work",
     "an enqueue was refused for its key",
+    "an enqueue was refused for its time",
     "a key was taken over from an ended task",
     # limits
     "a claim found its gates full",

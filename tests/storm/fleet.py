@@ -191,6 +191,14 @@ class Fleet:
             time.sleep(0.005)
         raise TimeoutError("nobody holds anything")
 
+    def wait_for_all_hands(self) -> None:
+        """Until each of them has begun."""
+        deadline = time.monotonic() + 60
+        wanted = {hand.name for hand in self.at_work}
+        while not wanted <= {name for (name,) in peek(self.place, "select name from {s}worker")}:
+            assert time.monotonic() < deadline, "not all workers have begun"
+            time.sleep(0.01)
+
     def strike(self, fault: str, lease: float) -> None:
         hand = self.someone_at_work()
         match fault:

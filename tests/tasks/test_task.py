@@ -121,3 +121,15 @@ def test_every_error_text_can_be_stored_everywhere(text):
 def test_bounding_twice_changes_nothing():
     once = Failure(type="E\0" * 200, message="m\ud800" * 4000)
     assert Failure(type=once.type, message=once.message) == once
+
+
+def test_a_failure_tells_its_notes_its_parts_and_what_it_came_from() -> None:
+    detail = (
+        b'{"traceback": "  File a.py\\n", "notes": ["at the till"],'
+        b' "parts": [{"type": "OSError", "message": "gone"}],'
+        b' "causes": [{"type": "KeyError", "message": "7", "traceback": "  File b.py\\n"}]}'
+    )
+    assert Failure(type="Boom", message="no", detail=detail).traceback == (
+        "  File a.py\nnote: at the till\nin it: OSError: gone\ncaused by KeyError: 7\n  File b.py\n"
+    )
+    assert Failure(type="Boom", message="no", detail=b"{}").traceback is None

@@ -205,3 +205,30 @@ async def test_a_thread_that_outlives_its_attempt_is_told_that_it_is_too_late(
         ended.set()
         await until(lambda: len(heard) == 2)
     assert [type(one) for one in heard] == [datetime, LeaseLost], heard
+
+
+async def test_an_error_is_told_with_its_notes_and_what_it_came_from(bench: Bench) -> None:
+    """Where its traceback is shown: to who waits for it, and to who looks at it."""
+
+    @bench.app.durable(max_tries=1)
+    async def pay() -> None:
+        try:
+            raise KeyError("till")
+        except KeyError as error:
+            broken = RuntimeError("no luck")
+            broken.add_note("it was a Friday")
+            raise broken from error
+
+    task = await bench.app.dispatch(pay)
+    async with bench.worker():
+        with pytest.raises(TaskFailed) as failed:
+            await task.result(timeout=60)
+    (attempt,) = await (await bench.app.desk()).attempts(task.id)
+    assert attempt.error is not None
+    told = attempt.error.traceback
+    assert told == failed.value.traceback
+    assert told is not None
+    raised, _, cause = told.partition("note: it was a Friday\n")
+    assert "raise broken from error" in raised
+    assert cause.startswith("caused by KeyError: 'till'\n")
+    assert 'raise KeyError("till")' in cause

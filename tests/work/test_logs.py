@@ -141,6 +141,35 @@ async def test_nothing_is_kept_where_nobody_wants_it(
     assert await kept(bench, task) == []
 
 
+async def test_a_call_whose_arguments_do_not_fit_is_kept_and_not_told_on_stderr(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where logging says which arguments they were, secrets and all."""
+
+    @bench.app.durable(name="work")
+    async def work() -> None: ...
+
+    task = await bench.app.dispatch(work)
+    store = await bench.store()
+    lanes = list((await store.lanes()).lanes)
+    minute = timedelta(minutes=1)
+    (claimed,) = (await store.claim(worker=1, lanes=lanes, want=1, lease=minute)).tasks
+    holding = Holding(SystemClock(), 60.0)
+    holding.add([claimed.lease], holding.now())
+    logs = TaskLogs(store, holding)
+    keeper: Any = None
+    token = running.set(Context(claimed, keeper, secrets=lambda: frozenset({"hunter2"})))
+    try:
+        made = {"name": "shop", "msg": "login %d", "args": ("hunter2",), "levelname": "INFO"}
+        logs.handle(logging.makeLogRecord(made))
+    finally:
+        running.reset(token)
+    await logs.write([claimed.lease])
+    ((_, _, said),) = await kept(bench, task)
+    assert said.startswith("login %d (its arguments do not fit")
+    assert capsys.readouterr().err == ""
+
+
 async def test_lines_of_a_lost_lease_are_let_go_of(bench: Bench) -> None:
     @bench.app.durable(name="work")
     async def work() -> None: ...

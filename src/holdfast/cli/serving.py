@@ -27,12 +27,14 @@ _LEFT = (
 )
 
 
-def serve_here(app: Holdfast, *, with_parent: bool = False, **options: Any) -> int:
-    """Work until drained; answers the exit code."""
+def serve_here(
+    app: Holdfast, *, with_parent: bool = False, log_json: bool = False, **options: Any
+) -> int:
+    """Work until drained; answers the exit code. `log_json`: nothing is said but in the log."""
     lifecycle = app.create_worker_lifecycle(options.get("worker_id"))
     signals = Signals(lifecycle)
     with signals:
-        return run_loop(_serve(app, lifecycle, options, with_parent))
+        return run_loop(_serve(app, lifecycle, options, with_parent, log_json))
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -75,7 +77,11 @@ class Signals:
 
 
 async def _serve(
-    app: Holdfast, lifecycle: WorkerLifecycle, options: dict[str, Any], with_parent: bool
+    app: Holdfast,
+    lifecycle: WorkerLifecycle,
+    options: dict[str, Any],
+    with_parent: bool,
+    log_json: bool,
 ) -> int:
     if with_parent:
         _drain_with_parent(lifecycle)
@@ -90,7 +96,8 @@ async def _serve(
         ready.cancel()
         await asyncio.wait({ready})
         if lifecycle.state is WorkerState.READY:
-            click.echo(_ready_line(app, lifecycle, options))
+            say = logger.info if log_json else click.echo
+            say(_ready_line(app, lifecycle, options))
         await working
     saying.cancel()
     return Exit.OK

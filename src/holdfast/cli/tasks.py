@@ -216,9 +216,10 @@ async def listed(desk: Desk, query: TaskQuery) -> tuple[list[TaskView], str | No
         data += page.data
         if page.next_cursor is None:
             return data, None
-        if len(data) == limit:  # a full page may have been the last
-            more = msgspec.structs.replace(query, cursor=page.next_cursor, limit=1)
-            return data, page.next_cursor if (await desk.tasks(more)).data else None
+        if len(data) == limit:  # what follows need not be what was asked for
+            rest = msgspec.structs.replace(query, cursor=page.next_cursor, limit=1)
+            after = await desk.tasks(rest)
+            return data, page.next_cursor if after.data or after.next_cursor else None
         query = msgspec.structs.replace(query, cursor=page.next_cursor)
 
 

@@ -97,6 +97,7 @@ def _one(given: dict[str, Any]) -> int:
     return serve_here(
         app,
         with_parent=given["with_parent"],
+        log_json=given["log_json"],
         worker_id=given["worker_id"],
         queues=given["queues"],
         tags=given["tags"],

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from holdfast.answers import LeaseCount, QueueLoad, TaskFilter, WorkerRecord
@@ -158,14 +159,11 @@ class Fleet(Base):
         cursor: str | None = None,
         limit: int = 500,
     ) -> LeasePage:
-        found = await self._store.leases(
-            lapsed=expired,
-            tenant=self._caller.tenant,
-            worker=worker,
-            after=_place(cursor) if cursor else None,
-            limit=limit,
-        )
+        ask = partial(self._store.leases, lapsed=expired, tenant=self._caller.tenant, worker=worker)
+        found = await ask(after=_place(cursor) if cursor else None, limit=limit)
         last = found[-1] if len(found) == limit else None
+        if last and not await ask(after=(last.lease_timeout, last.task), limit=1):
+            last = None  # a full page may be the last
         return LeasePage(
             data=[lease_shape(one) for one in found],
             next_cursor=f"{last.lease_timeout.isoformat()}/{last.task}" if last else None,

@@ -98,11 +98,11 @@ class Office(Base):
         for _ in range(_PAGES):
             page = await self._store.audits(before=before, tenant=tenant, limit=_PAGE)
             for record in page:
-                before = record.seq
                 if _is_meant(query, record):
+                    if len(found) == query.limit:
+                        return _page(found, before)
                     found.append(record)
-                if len(found) == query.limit:
-                    return _page(found, before)
+                before = record.seq
             if len(page) < _PAGE or (query.since and page[-1].at < query.since - _SLACK):
                 return _page(found, None)
         return _page(found, before)
@@ -110,6 +110,8 @@ class Office(Base):
     async def _logs(self, id: UUID, cursor: str | None, limit: int) -> LogPage:
         found = await self._store.logs(id, after=_place(cursor), limit=limit)
         last = found[-1] if len(found) == limit else None
+        if last and not await self._store.logs(id, after=(last.fence, last.position), limit=1):
+            last = None  # a full page may be the last
         return LogPage(
             data=[log_view(line) for line in found],
             next_cursor=f"{last.fence}.{last.position}" if last else None,

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from holdfast.context import Context, running
 from holdfast.executors import wire
-from holdfast.extras import extras_of
+from holdfast.extras import extras_of, message_of
 from holdfast.tasks.task import plain
 
 __all__ = ["LineHandler", "handle", "levels", "take_levels"]
@@ -70,7 +70,7 @@ def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]
         number=number,
         name=plain(record.name, 200),
         level=int(record.levelno),
-        message=plain(scrub(_message(record)), _LONGEST),
+        message=plain(scrub(message_of(record)), _LONGEST),
         created=float(record.created),
         path=plain(record.pathname, 1000),
         line=int(record.lineno),
@@ -81,18 +81,23 @@ def _as_data(record: logging.LogRecord, number: int, scrub: Callable[[str], str]
     )
 
 
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception as error:  # `handleError` would write its arguments to stderr as they are
-        return f"{record.msg} (its arguments do not fit: {error})"
-
-
 def _extra(record: logging.LogRecord, scrub: Callable[[str], str]) -> str:
-    extra = json.dumps(extras_of(record, scrub))
-    if len(extra) <= _LONGEST:
+    """The small ones, where all are too long together."""
+    told = extras_of(record, scrub)
+    if len(extra := json.dumps(told)) <= _LONGEST:
         return extra
-    return json.dumps({"extra": f"left out: {len(extra):,} characters, of {_LONGEST:,} at most"})
+    kept, room = {}, _LONGEST - 200
+    for size, name in sorted((len(json.dumps({name: told[name]})), name) for name in told):
+        room -= size
+        if room < 0:
+            break
+        kept[name] = told[name]
+    left = len(told) - len(kept)
+    kept["extra"] = (
+        f"left out: {left} of {len(told)} fields; all have {len(extra):,} characters, and "
+        f"{_LONGEST:,} are sent at most"
+    )
+    return json.dumps(kept)
 
 
 def _about(left_out: int, now: float, number: int) -> wire.Logged:

@@ -12,7 +12,7 @@ from uuid import UUID
 from holdfast.answers import Recovered
 from holdfast.clock import Clock
 from holdfast.context import Context, entered
-from holdfast.extras import extras_of
+from holdfast.extras import extras_of, message_of
 from holdfast.observer import DeadLetter, Ended, Observer, Stuck
 from holdfast.redaction import HIDDEN, Redaction
 from holdfast.tasks.lifecycle import Verdict
@@ -198,14 +198,23 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: v for name in _FIELDS if (v := getattr(record, name, "")) != ""}
-        for name, value in extras_of(record, _scrubber(record), self._redaction).items():
+        extras = extras_of(record, _scrubber(record), self._redaction)
+        for name, value in extras.items():
             if name not in _FIELDS:
-                line[f"extra_{name}" if name in _TAKEN else name] = value
+                line[_free(name, extras) if name in _TAKEN else name] = value
         if record.exc_text:  # it was scrubbed, or comes from another process
             line["exception"] = record.exc_text
         elif record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+def _free(name: str, others: Collection[str]) -> str:
+    """Another name for what has one of ours."""
+    name = f"extra_{name}"
+    while name in others:
+        name = f"extra_{name}"
+    return name
 
 
 class _Scrub:
@@ -237,11 +246,11 @@ def _scrub(record: logging.LogRecord, context: Context) -> None:
     """Only what has a secret in it is touched."""
     try:
         said = record.getMessage()
-    except Exception as error:  # its handlers would write its arguments to stderr as they are
+    except Exception:  # its handlers would write its arguments to stderr as they are
         if context.secrets is None or not context.secrets():
             raise
-        said, record.args = f"{record.msg} (its arguments do not fit: {error})", None
-        record.msg = said
+        said = record.msg = message_of(record)
+        record.args = None
     if (scrubbed := context.scrub(said)) != said:
         record.msg, record.args = scrubbed, None
     if record.exc_info and record.exc_info[0] is not None:

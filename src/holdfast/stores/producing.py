@@ -15,6 +15,7 @@ from holdfast.stores.driver import Driver, DuplicateTask
 from holdfast.stores.prepared import Prepared, accepted, columns, used_before
 from holdfast.stores.sharing import MOST_SHARED, Accepted, Sharing
 from holdfast.tasks.lane import Lane
+from holdfast.tasks.names import check_expires_after
 from holdfast.tasks.task import Draft, fingerprint
 
 __all__ = ["Producing"]
@@ -36,6 +37,7 @@ class Producing(Base):
         _check_number(drafts)
         if not drafts:
             return []
+        await self._check_times(drafts, conn)
         if conn is not None:
             return await self._accept_on(conn, drafts)
         if not self._share or len(drafts) >= MOST_SHARED:
@@ -45,8 +47,19 @@ class Producing(Base):
     async def prepare(self, drafts: Sequence[Draft]) -> Prepared:
         _check_number(drafts)
         await self._driver.get_ready()
+        await self._check_times(drafts, None)
         lanes = await self._lanes_of(drafts, None) if drafts else []
         return Prepared(self._driver, tuple(drafts), lanes)
+
+    async def _check_times(self, drafts: Sequence[Draft], conn: Any) -> None:
+        """A time to run at is far away by the database's clock alone, which few have to ask for."""
+        if both := [(d.expires, d.run_at) for d in drafts if d.run_at and d.expires is not None]:
+            rows = await (
+                self._driver.call_on(conn, "now") if conn is not None else self._call("now")
+            )
+            now = self._at(rows[0][0])
+            for expires, run_at in both:
+                check_expires_after(expires, run_at, now)
 
     def _sharing(self) -> Sharing:
         """The callers of this event loop: a future is of no use in another one."""

@@ -20,7 +20,7 @@ from holdfast.answers import (
 from holdfast.errors import InvalidInput, UnknownTask
 from holdfast.stores.base import check_limit, failure_of
 from holdfast.stores.following import Following
-from holdfast.stores.pages import first_stage, read_cursor, stage_after, write_cursor
+from holdfast.stores.pages import Stage, first_stage, read_cursor, stage_after, write_cursor
 from holdfast.stores.standing import Standings
 from holdfast.stores.steering import MOST_AT_ONCE
 from holdfast.stores.working import seconds_of
@@ -85,19 +85,18 @@ class Views(Standings, Following):
         # 0: tasks from a SQL prompt whose lane nobody has interned yet
         lanes = [0, *sorted(id for id, lane in list(self._lanes.items()) if _matches(filter, lane))]
         stage, position = read_cursor(cursor, filter) if cursor else first_stage(filter)
-        ids: list[Any] = []
-        while stage and len(ids) < limit:
-            rows = await self._call(
+        rows: list[tuple[Stage, Any]] = []
+        while stage and len(rows) <= limit:  # one more than asked for tells whether there is more
+            found = await self._call(
                 stage.verb,
                 lanes=lanes,
-                limit=limit - len(ids),
+                limit=limit + 1 - len(rows),
                 **stage.parameters(filter, position),
             )
-            ids += [row[0] for row in rows]
-            if len(ids) == limit:
-                return await self._page(filter, ids, write_cursor(stage, rows[-1]))
+            rows += [(stage, row) for row in found]
             stage, position = stage_after(stage)
-        return await self._page(filter, ids, None)
+        next = write_cursor(*rows[limit - 1]) if len(rows) > limit else None
+        return await self._page(filter, [row[0] for _, row in rows[:limit]], next)
 
     async def queue_loads(
         self, *, tenant: str | None = None, exactly: bool = False

@@ -11,6 +11,7 @@ __all__ = [
     "PRIORITY_RANGE",
     "check_delay",
     "check_expires",
+    "check_expires_after",
     "check_instant",
     "check_key",
     "check_labels",
@@ -115,6 +116,15 @@ def check_expires(expires: timedelta | None, delay: timedelta | None) -> None:
         raise InvalidInput(
             f"it would expire after {expires}, before its delay of {delay} is over; both count "
             "from now: give a longer expires"
+        )
+
+
+def check_expires_after(expires: timedelta, run_at: datetime, now: datetime) -> None:
+    """`now`: by the clock that both are judged by."""
+    if run_at > now and now + expires <= run_at:
+        raise InvalidInput(
+            f"it would expire after {expires}, before its run_at of {run_at.isoformat()}, which is "
+            f"in {run_at - now}; expires counts from now: give a longer one"
         )
 
 

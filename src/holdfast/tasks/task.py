@@ -192,11 +192,32 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traceback(self) -> str | None:
-        return decode(self.detail, _Detail).traceback if self.detail else None
+        """Where it was raised, with its notes, the errors of a group, and what it came from,
+        nearest first."""
+        return decode(self.detail, _Detail).told() if self.detail else None
+
+
+class _Error(msgspec.Struct):
+    type: str = ""
+    message: str = ""
+    traceback: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
 
 
 class _Detail(msgspec.Struct):
     traceback: str | None = None
+    notes: list[str] = []
+    causes: list[_Error] = []
+    parts: list[_Error] = []
+
+    def told(self) -> str | None:
+        said = [self.traceback or ""]
+        said += [f"note: {note}\n" for note in self.notes]
+        said += [f"in it: {part}\n" for part in self.parts]
+        said += [f"caused by {cause}\n{cause.traceback or ''}" for cause in self.causes]
+        return "".join(said) or self.traceback
 
 
 class Meaning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from holdfast.archive import Logs
 from holdfast.context import entered
 from holdfast.errors import LeaseLost, StoreUnreachable
+from holdfast.extras import message_of
 from holdfast.records import LogLine
 from holdfast.tasks.task import Lease
 from holdfast.work.holding import Holding
@@ -124,7 +125,7 @@ class TaskLogs(logging.Handler):
 
 
 def _text(record: logging.LogRecord) -> str:
-    text = record.getMessage()
+    text = message_of(record)
     if record.exc_info:
         text += "\n" + _formatter.formatException(record.exc_info)
     elif record.exc_text:  # it comes from another process

@@ -18,7 +18,7 @@ __all__ = ["Looking"]
 logger = logging.getLogger("holdfast.worker")
 _FEW = 10  # tasks that somebody may be waiting for; more are a backlog
 _LAST_LOOKS = (0.0, 0.5)  # seconds, one after the other
-_GRACES = 4  # in a row: also those of a low priority get their turn
+_GRACES = 4  # while hints go on: also those of a low priority get their turn
 
 
 class Looking:
@@ -38,7 +38,7 @@ class Looking:
         self._observer, self._answered, self._found_astray = observer, answered, astray
         self._wake = asyncio.Event()
         self._stopping = False
-        self._hinted = False
+        self._hinted_at: float | None = None  # the last time, by the event loop's clock
         self.grace = 0.0  # seconds to wait for workers of a higher priority
         self.acquired = 0
         self.is_idle = False  # the last claim brought all that there was, and nothing came since
@@ -54,7 +54,7 @@ class Looking:
 
     def hint(self) -> None:
         """Others were told as well."""
-        self._hinted = True
+        self._hinted_at = asyncio.get_running_loop().time()
         self.look_now()
 
     def hunger(self) -> None:
@@ -109,7 +109,10 @@ class Looking:
             self._observer.rested(seconds)
             # Not past what was taken ahead, which somebody else may be free for.
             patience = self._slots().patience
-            await self._rest(_sooner(seconds, patience, self._claiming.patience))
+            # What is due at that time is due for all: who gives way comes a grace later.
+            await self._rest(_sooner(seconds + self.grace, patience, self._claiming.patience))
+            await self._give_way()
+        elif found.was_all:  # so what it was woken for has come since
             await self._give_way()
 
     async def last_look(self) -> None:
@@ -136,13 +139,18 @@ class Looking:
                     await self._wake.wait()
 
     async def _give_way(self) -> None:
-        """Idle workers of a higher priority heard the same hint: they come first."""
-        for _ in range(_GRACES):  # of a hint that came while we waited they have just heard
-            if not (self._hinted and self.grace) or self._stopping:
+        """Idle workers of a higher priority heard the same hints: what came within a grace is
+        theirs. So it looks into a gap between two hints, a chance bit longer than a grace, or what
+        comes as often as that would meet it just as it looks; and where there are no such gaps,
+        into ever smaller ones."""
+        loop, graces = asyncio.get_running_loop(), 0
+        while (heard := self._hinted_at) is not None and not self._stopping:
+            quiet = self.grace * (1 + random.random()) / 2 ** max(0, graces + 1 - _GRACES)
+            if (left := heard + quiet - loop.time()) > 0:
+                await asyncio.sleep(left)
+            if self._hinted_at == heard:
                 break
-            self._hinted = False
-            await asyncio.sleep(self.grace)
-        self._hinted = False
+            graces += 1
 
 
 def _sooner(*seconds: float | None) -> float | None:

@@ -403,6 +403,10 @@ begin
     raise exception 'holdfast: it would expire after %, before its delay of % is over; both count from now: give a longer expires',
       expires, delay using errcode = 'invalid_parameter_value';
   end if;
+  if run_at > holdfast.clock() and run_at >= holdfast.clock() + expires then
+    raise exception 'holdfast: it would expire after %, before its run_at of %; expires counts from now: give a longer one',
+      expires, run_at using errcode = 'invalid_parameter_value';
+  end if;
   if length(idempotency_key) not between 1 and 255 or length(concurrency_key) not between 1 and 255 then
     raise exception 'holdfast: a key must have 1 to 255 characters' using errcode = 'invalid_parameter_value';
   end if;
