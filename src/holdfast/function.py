@@ -240,15 +240,11 @@ class Function(Generic[P, T, R]):
 
     def tick(self, at: datetime, now: datetime) -> Draft:
         """The task for one time of its cron: there is one, whoever plans it."""
-        draft = self.draft((), {})
-        ahead = max(at - now, timedelta(0))
-        return msgspec.structs.replace(
-            draft,
-            run_at=at,
-            key=f"cron:{self.name[:150]}:{at:%Y-%m-%dT%H:%M:%SZ}",
-            fresh=None,
-            expires=None if draft.expires is None else draft.expires + ahead,
-        )
+        key = f"cron:{self.name}:{at:%Y-%m-%dT%H:%M:%SZ}"
+        draft = self.options(run_at=at, idempotency_key=key).draft((), {})
+        if draft.expires is None or at <= now:
+            return draft
+        return msgspec.structs.replace(draft, expires=draft.expires + (at - now))
 
     def _own_key(
         self, payload: bytes, args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -193,3 +193,33 @@ async def test_what_nobody_knows_any_more_is_forgotten(store, clock, noon):
     await store.cleanup(seconds(1800))
     now, (anew,) = await store.see_schedules([("a", EVERY)])
     assert anew == EVERY.after(now)
+
+
+async def test_a_clock_that_was_ahead_for_a_while_stops_no_schedule(store, clock, noon):
+    plans = planner(store, functions("0 * * * *"))
+    await clock.advance(365 * 86_400)
+    await plans.sweep()
+    await clock.advance(-365 * 86_400)
+    assert await plans.sweep() == 0  # found, and put right
+    await clock.advance(3580)
+    assert await plans.sweep() == 1
+
+
+async def test_code_for_keys_is_not_asked_about_its_times(store, clock, noon):
+    def fail() -> str:
+        raise ZeroDivisionError
+
+    plans = planner(store, functions(idempotency_key_func=lambda kind="short": fail()))
+    await plans.sweep()
+    await clock.advance(35)
+    assert await plans.sweep() == 1
+
+
+async def test_long_names_have_times_of_their_own(store, clock, noon):
+    registry = Registry()
+    for end in "ab":
+        registry.durable(name="n" * 180 + end, cron="* * * * *")(lambda: None)
+    plans = planner(store, registry)
+    await plans.sweep()
+    await clock.advance(35)
+    assert await plans.sweep() == 2

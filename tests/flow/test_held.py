@@ -339,3 +339,41 @@ async def test_who_was_first_beside_an_await_of_the_functions_own_is_first_again
         task = await bench.app.dispatch(root)
         assert await task.result(timeout=30) == "other"
     assert set(told) == {"other"}
+
+
+@pytest.mark.parametrize("ends", ["well", "with an error"])
+async def test_the_first_ask_of_all_waits_for_its_turn_too(bench: Bench, ends: str) -> None:
+    """However the request ends, and although the function has asked for nothing before."""
+    told: list[list[str]] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> list[str]:
+        seen: list[str] = []
+        told.append(seen)
+
+        def call() -> None:
+            time.sleep(0.8 if len(told) == 1 else 0.05)
+            if ends == "with an error":
+                raise ValueError("no answer")
+
+        async def request() -> None:
+            try:
+                await asyncio.to_thread(call)
+            except ValueError:
+                seen.append("failed")
+            await Holdfast.step("requested", list, seen)
+
+        async def sleep() -> None:
+            await asyncio.sleep(0.4)
+            seen.append("slept")
+            await Holdfast.step("slept", list, seen)
+
+        await asyncio.gather(request(), sleep())
+        if len(told) == 1:
+            raise ValueError("once more")
+        return seen
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await task.result(timeout=30)
+    assert told[0] == told[1]

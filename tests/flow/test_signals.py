@@ -255,3 +255,44 @@ async def test_what_a_run_has_heard_of_is_not_for_the_next_one(bench: Bench) -> 
         for word in ("one", "two", "three"):
             await bench.app.send_signal(task, "go", word)
         assert await task.result(timeout=30) == ["one", "two", "three"]
+
+
+async def test_a_signal_that_was_given_back_is_heard_once_after_a_failure_too(
+    bench: Bench,
+) -> None:
+    """The failure is older than both waits, so what came for either may be asked for again."""
+    await slow_commits(bench, of="came", by=0.6)
+    attempts: list[int] = []
+
+    @bench.app.durable(name="listen", retry_policy=SOON)
+    async def listen() -> list[str]:
+        attempts.append(1)
+        heard: list[str] = []
+
+        async def fail() -> None:
+            if len(attempts) == 1:
+                raise ValueError("once")
+
+        async def failing() -> None:
+            await Holdfast.step("fails", fail)
+
+        async def listening() -> None:
+            heard.append(await Holdfast.wait_for_signal("go", type=str))
+
+        failed = asyncio.create_task(failing())
+        await asyncio.wait({failed})
+        first = asyncio.create_task(listening())
+        await asyncio.sleep(0.4)
+        if len(attempts) == 1:
+            first.cancel()
+        second = asyncio.create_task(listening())
+        await asyncio.wait({first, second})
+        await failed
+        return heard
+
+    async with bench.worker():
+        task = await bench.app.dispatch(listen)
+        await bench.app.send_signal(task, "go", "one")
+        await until(lambda: len(attempts) == 2)
+        await bench.app.send_signal(task, "go", "two")
+        assert sorted(await task.result(timeout=30)) == ["one", "two"]

@@ -1,5 +1,6 @@
 """A coroutine that tells when it takes a step, and what it waits for."""
 
+from asyncio import CancelledError
 from collections.abc import Coroutine, Iterator
 from typing import Any, Protocol
 
@@ -24,7 +25,8 @@ class Watched(Coroutine[Any, Any, Any]):
     where it was started by hand. `is_over`: it has ended."""
 
     __slots__ = (
-        "__name__", "__qualname__", "_first", "coroutine", "is_over", "moves", "waits", "watcher",
+        "__name__", "__qualname__", "_first", "_late", "coroutine", "is_over", "moves", "waits",
+        "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +38,7 @@ class Watched(Coroutine[Any, Any, Any]):
     ) -> None:
         self.coroutine, self.watcher = coroutine, watcher
         self._first = self.waits = first
+        self._late: tuple[Any, ...] | None = None  # an error that it is told when it may go on
         self.moves = 0
         self.is_over = False
         self.__name__ = getattr(coroutine, "__name__", type(coroutine).__name__)
@@ -57,9 +60,10 @@ class Watched(Coroutine[Any, Any, Any]):
         if self.watcher and (gate := self.watcher.held()) is not None:
             gate._asyncio_future_blocking = True  # as by `await gate`; then it is sent to again
             return gate
+        late, self._late = self._late, None
         self._move()
         try:
-            self.waits = self.coroutine.send(value)
+            self.waits = self.coroutine.throw(*late) if late else self.coroutine.send(value)
         except BaseException:
             self._end()
             raise
@@ -68,6 +72,12 @@ class Watched(Coroutine[Any, Any, Any]):
         return self.waits
 
     def throw(self, *error: Any) -> Any:
+        self._late = None
+        is_cancel = isinstance(error[0], CancelledError) or error[0] is CancelledError
+        if not is_cancel and self.watcher and (gate := self.watcher.held()) is not None:
+            gate._asyncio_future_blocking = True
+            self._late = error
+            return gate
         self._move()
         try:
             self.waits = self.coroutine.throw(*error)

@@ -117,7 +117,8 @@ class Arrivals:
     def give_back(self, signal: UUID) -> None:
         """It was given up just before it heard of this: the first for whoever else waits for it."""
         self._used.discard(signal)
-        self._signals.insert(0, self._taken.pop(signal))
+        if given := self._taken.pop(signal, None):
+            self._signals.insert(0, given)
 
     def lingering(self) -> list[UUID]:
         """Signals that should have left the queue: whoever took them in died before they did."""

@@ -83,14 +83,19 @@ class _Watcher:
         self._family, self._branch, self._watched = family, branch, watched
         self._past: Past | None = None
         self._own: Own = "no"  # what it awaits
+        self._outer: _Watcher | None = None  # in whose step it takes one, where tasks are eager
 
     def held(self) -> "asyncio.Future[None] | None":
         family = self._family
         # Perhaps another branch gave it: that came in its order.
-        if self._own != "surely" or family.holds is None or not family.holds(self._branch):
+        if self._own != "surely":
+            return None
+        if family.holds is None:
+            family.begin()
+        if family.holds is None or not family.holds(self._branch):
             return None
         gate = asyncio.get_running_loop().create_future()
-        family.gates.append(gate)
+        family.gates.append((self._branch.path, gate))
         family.tell()
         return gate
 
@@ -99,7 +104,7 @@ class _Watcher:
         family.moves += 1
         past = Past(branch.path, branch.asks, branch.passed + 1) if self._own != "no" else None
         self._past = past
-        family.moving = self
+        self._outer, family.moving = family.moving, self
 
     def rests(self) -> None:
         """A function of one branch is not looked at: nothing races there. Nor is what goes from one
@@ -107,10 +112,18 @@ class _Watcher:
         before, self._own = self._own, own_of(self._watched) if self._family.alive else "no"
         if self._own == "no" or (before, self._own) == ("surely", "perhaps"):
             self.acts()
+        self._stands()
 
     def ends(self) -> None:
         self._family.end(self._branch)
         self.acts()
+        self._stands()
+
+    def _stands(self) -> None:
+        """What is given up from now on is given up by somebody else."""
+        if self._family.moving is self:
+            self._family.moving = self._outer
+        self._outer = None
 
     def acts(self) -> None:
         """What it does has come of the await of its own that it has left behind."""
@@ -137,8 +150,9 @@ class Family:
         self.passed: list[Past] = []
         self.stir: Callable[[], None] | None = None
         self.holds: Callable[[Branch], bool] | None = None
-        self.gates: list[asyncio.Future[None]] = []
-        self.moving: _Watcher | None = None  # the last that took a step
+        self.gates: list[tuple[str, asyncio.Future[None]]] = []
+        self.attempt: Context | None = None
+        self.moving: _Watcher | None = None  # that takes a step
         self.faults = 0  # how many failures reached the function so far
         self.moves = 0  # of all branches together
 
@@ -146,6 +160,7 @@ class Family:
     def of(cls, attempt: Context) -> "Family":
         if attempt.family is None:
             attempt.family = cls()
+            attempt.family.attempt = attempt
         found: Family = attempt.family
         return found
 
@@ -166,6 +181,12 @@ class Family:
         watched.watcher = watcher = _Watcher(self, self.main, watched)
         watcher.rests()
 
+    def begin(self) -> None:
+        """A replay, which has asked for nothing yet: what is recorded goes first all the same."""
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None and attempt.may_ask and attempt.keeper.has_asked:
+            attempt.flow  # noqa: B018
+
     def end(self, branch: Branch) -> None:
         self.alive.discard(branch)
         self.paths.pop(branch.path, None)
@@ -175,13 +196,18 @@ class Family:
         if self.stir:
             self.stir()
 
-    def let_go(self) -> bool:
-        """Whoever is held asks again whether it must be. Whether there are any."""
+    def let_go(self, only: str | None = None) -> bool:
+        """Whoever is held asks again whether it must be; or this branch alone, since all others
+        would be held again. Whether there are any."""
         gates, self.gates = self.gates, []
-        for gate in gates:
-            if not gate.done():
+        for path, gate in gates:
+            if gate.done():
+                continue
+            if only is not None and path != only:
+                self.gates.append((path, gate))
+            else:
                 gate.set_result(None)
-        return bool(gates)
+        return len(self.gates) < len(gates)
 
 
 def _name(coroutine: Coroutine[Any, Any, Any]) -> str:

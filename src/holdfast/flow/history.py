@@ -76,6 +76,8 @@ class History:
         self._at = 0
         self._by_position: dict[int, Begun] = {}
         self._signals: dict[UUID, int] = {}  # which ask each came for, the last of them last
+        self._heard: dict[int, UUID] = {}  # the other way round
+        self._returned: dict[int, UUID] = {}  # of asks that were given up meanwhile
         for step, age in zip(steps, ages, strict=True):
             self._read(step.position, read(step), age)
             self._ages[step.position] = age
@@ -93,6 +95,7 @@ class History:
             case Abandoned():
                 for ask in entry.asks:
                     begun[ask].abandoned = position
+                    self._give_back(ask)
                 for key in [begun[ask].asked.key for ask in entry.asks] + entry.steps:
                     self.deeds.add(Deed(position, "gave up", key))
             case Passed():
@@ -108,9 +111,9 @@ class History:
             case Came():
                 for one in entry.all:
                     begun[one.ask].came, begun[one.ask].again = True, False
-                    if one.signal is not None:
+                    if one.signal is not None and begun[one.ask].abandoned is None:
                         self._signals.pop(one.signal, None)
-                        self._signals[one.signal] = one.ask
+                        self._signals[one.signal], self._heard[one.ask] = one.ask, one.signal
                 self._add(position, [Arrival(begun[o.ask].asked.key, o) for o in entry.all])
             case Reached():
                 self._add(position, self._from_spare(frozenset(entry.asks)))
@@ -123,8 +126,18 @@ class History:
     def _surely_consumed(self) -> frozenset[UUID]:
         """Signals that have left the queue: with what was written after they had come. Not those
         that were given up just then."""
-        asks = list(self._signals.items())[:-1]
-        return frozenset(s for s, ask in asks if self._by_position[ask].abandoned is None)
+        return frozenset(list(self._signals)[:-1])
+
+    def _give_back(self, ask: int) -> None:
+        """It did not hear of its signal any more."""
+        signal = self._heard.pop(ask, None)
+        if signal is not None and self._signals.get(signal) == ask:
+            del self._signals[signal]
+            self._returned[ask] = signal
+
+    def _is_for_others(self, one: One) -> bool:
+        """A signal that was given back: somebody else has heard of it, or will."""
+        return one.signal is not None and self._signals.get(one.signal) != one.ask
 
     def _add(self, position: int, batch: list[Arrival]) -> None:
         """What was asked behind a cut, and goes on, is known by its answer only."""
@@ -161,6 +174,11 @@ class History:
         self._lives.add(entry.life)
         self._from_spare(asks)
         cut = self._cut(asks)
+        for ask, signal in list(self._returned.items()):
+            at = self._by_position[ask].abandoned
+            if entry.void is not None and at is not None and at >= entry.void:
+                del self._returned[ask]
+                self._signals[signal], self._heard[ask] = ask, signal  # it hears of it after all
         gone_on = {b.asked.key for b in self._by_position.values() if b.position in asks}
         self.deeds.drop(cut, entry.void, gone_on)
         ends = min((place for place in (cut, entry.void) if place is not None), default=None)
@@ -183,7 +201,8 @@ class History:
             return None
         cut = self._places[first]
         for place, batch in zip(self._places[first + 1 :], self._batches[first + 1 :], strict=True):
-            self._to_spare(place, [one for one in batch if one.one.ask not in asks])
+            left = [one for one in batch if one.one.ask not in asks]
+            self._to_spare(place, [one for one in left if not self._is_for_others(one.one)])
         kept = [one for one in self._batches[first] if one.one.ask not in asks]
         self._batches[first:] = [kept] if kept else []
         self._places[first:] = [cut] if kept else []

@@ -76,7 +76,7 @@ class Pump(Standing):
         try:
             while not self.closed:
                 await self._quiet()
-                if self._family.let_go():
+                if self._family.gates and self._family.let_go(self._goes_first()):
                     await self._quiet()
                 self._can_stop = False
                 if await self._go_on():
@@ -190,6 +190,7 @@ class Pump(Standing):
     async def _begin(self, new: Sequence[Ask]) -> None:
         """Record what is asked for, with the children; and run steps."""
         self._arrivals.begin()
+        decides = self._recording.decides  # not what is noted now: it is written with the step
         self._note_passed()
         steps = [ask for ask in new if ask.kind == "step"]
         others = [ask for ask in new if ask.kind != "step"]
@@ -199,7 +200,7 @@ class Pump(Standing):
             starts_here = await self._children.record(others, self.loop.time())
             if starts_here and not self._told and self._arrivals.can_rest():
                 await self._linger()
-        elif self._recording.decides:
+        elif decides:
             await self._recording.flush()
         for ask in steps:
             if self.closed or ask.done():  # it was given up meanwhile

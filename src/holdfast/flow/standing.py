@@ -31,7 +31,9 @@ __all__ = ["MANY_TURNS", "Standing"]
 _DOUBT = 5.0  # seconds that a function has for what it awaits, before its code is in doubt
 _TURNS = 8  # of the event loop without a step of the function: no chain of callbacks is longer
 _PAUSE = 1.0  # seconds between two looks at a function that has to come to something by itself
+_SLACK, _LONGEST = 2.0, 60.0  # seconds that others are held for what a branch did once
 MANY_TURNS = 200  # before what is recorded is passed over
+_NOBODY = "nobody"  # no branch has such a path
 _SPIN = 0.05  # seconds in which a function that goes round in a circle is waited for
 
 
@@ -82,6 +84,8 @@ class Standing:
         self._gone: set[Key] = set()  # of asks that were given up
         self._doubts: tuple[int, float] | None = None
         self._lacking: Deed | None = None  # recorded, and not done again yet
+        self._lacking_since = 0.0
+        self._began_at = self.loop.time()
         self._stir = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._led: asyncio.Task[Any] | None = None
@@ -135,18 +139,30 @@ class Standing:
         return branch is None or (branch.asks, branch.passed) >= (past.asks, past.nth)
 
     def _holds(self, branch: Branch) -> bool:
-        """Whether something of another branch is recorded next, and comes by itself: then what
-        this branch awaits of its own has ended too early."""
-        if self.closed or self._pump is None:
-            return False
+        """Whether what this branch awaits of its own has ended too early."""
+        first = self._goes_first()
+        return first is not None and first != branch.path
+
+    def _goes_first(self) -> str | None:
+        """The branch whose deed is recorded next, and comes by itself; None: any may go on."""
+        if self.closed:
+            return None
         deed = self._history.lacks(self._is_done)
         if deed is None:
-            return self._history.comes_next(self.open)
-        by_itself = deed.which.branch == branch.path and deed.what != "gave up"
-        if by_itself or deed != self._lacking:
-            return not by_itself  # it may be under way
+            return _NOBODY if self._history.comes_next(self.open) else None
+        if deed != self._lacking:  # it may be under way
+            return _NOBODY if deed.what == "gave up" else deed.which.branch
         doer = self._family.paths.get(deed.which.branch)
-        return deed.what != "gave up" and doer is not None and own_await(doer.watched) == "surely"
+        if deed.what == "gave up" or doer is None or own_await(doer.watched) != "surely":
+            return None
+        return doer.path if self._is_patient_with(deed) > 0 else None
+
+    def _is_patient_with(self, deed: Deed) -> float:
+        """For how many seconds more others are held for it: what it comes of may be given by them
+        (a thread, a stream, a flag that it looks at), so not much longer than it took once."""
+        longest = 1.5 * self._history.seconds_until(deed) + _SLACK
+        until = min(self._began_at + longest, self._lacking_since + _LONGEST)
+        return until - self.loop.time()
 
     async def _may_come(self, deed: Deed) -> bool:
         """The function had done this when it was told what is next. It is waited for, as long as
@@ -155,9 +171,10 @@ class Standing:
             return False
         if deed != self._lacking:
             await self._quiet(MANY_TURNS)
-            self._lacking = deed
+            self._lacking, self._lacking_since = deed, self.loop.time()
         elif self._business.leads_to(deed, self._history.seconds_until(deed)):
-            await self._pause(_PAUSE)
+            left = self._is_patient_with(deed) if self._family.gates else 0.0
+            await self._pause(min(_PAUSE, left + 0.001) if left > 0 else _PAUSE)
         else:
             self._history.deeds.skip()
         return True

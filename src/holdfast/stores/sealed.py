@@ -11,6 +11,7 @@ from holdfast.answers import ClaimAnswer, Ending, Journal, News, Progress, Signa
 from holdfast.errors import Sealed
 from holdfast.sealing import KeyRing
 from holdfast.store import Prepared, Store
+from holdfast.tasks.cron import Cron
 from holdfast.tasks.lifecycle import Settlement
 from holdfast.tasks.task import Claimed, Draft, Lease
 
@@ -40,6 +41,9 @@ class _SealedStore:
 
     async def enqueue(self, drafts: Sequence[Draft], *, conn: Any = None) -> list[UUID]:
         return await self._inner.enqueue(self._sealed(drafts), conn=conn)
+
+    async def plan(self, type: str, cron: Cron, *, drafts: Sequence[Draft], **span: Any) -> bool:
+        return await self._inner.plan(type, cron, drafts=self._sealed(drafts), **span)
 
     async def prepare(self, drafts: Sequence[Draft]) -> Prepared:
         return await self._inner.prepare(self._sealed(drafts))

@@ -60,10 +60,14 @@ class Cron(msgspec.Struct, frozen=True):
 
     def last(self, first: datetime, until: datetime) -> datetime:
         """The last one of its times from `first`, which is one of them, up to `until`."""
+        last = first
         for tick in self._ticks(until + _MOMENT, reverse=True):
             if tick <= until:
-                return max(first, tick)
-        return first
+                last = max(first, tick)
+                break
+        while (tick := self.after(last)) <= until:  # of an hour that comes twice
+            last = tick
+        return last
 
     def _ticks(self, instant: datetime, *, reverse: bool = False) -> Iterator[datetime]:
         from cronsim import CronSim  # many programs need no clock

@@ -19,6 +19,7 @@ __all__ = ["EVERY", "Planner"]
 logger = logging.getLogger("holdfast.upkeep")
 EVERY = 10.0  # seconds between two looks
 _AHEAD = timedelta(seconds=30)
+_SLACK = timedelta(minutes=1)  # that two workers may see the time apart
 
 
 class Planner:
@@ -48,7 +49,10 @@ class Planner:
         planned = 0
         for ((_, cron), function), at in zip(known.items(), nexts, strict=True):
             next_at = at
-            if at <= now + self._ahead:
+            if at > cron.after(now + self._ahead + _SLACK):  # the clock was ahead
+                next_at = cron.after(now)
+                await self._client.plan(function.name, cron, seen=at, next=next_at, drafts=[])
+            elif at <= now + self._ahead:
                 next_at = cron.after(now + self._ahead)
                 planned += await self._plan(function, cron, (at, next_at), now)
             left = max((next_at - now).total_seconds(), 0.0)
@@ -67,9 +71,9 @@ class Planner:
         ticks = [cron.last(seen, now)] if seen <= now else [seen]
         while (tick := cron.after(ticks[-1])) < end:
             ticks.append(tick)
-        drafts = [function.tick(tick, now) for tick in ticks]
         type = function.name
         try:
+            drafts = [function.tick(tick, now) for tick in ticks]
             moved = await self._client.plan(type, cron, seen=seen, next=end, drafts=drafts)
         except (InvalidInput, KeyConflict) as error:  # in nobody else's way
             logger.error("%s is not planned for %s: %s", type, ticks[0].isoformat(), error)
