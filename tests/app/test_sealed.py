@@ -8,6 +8,7 @@ import pytest
 from holdfast import Holdfast, RetryPolicy, TaskFailed, current
 from holdfast.errors import KeyConflict
 from holdfast.sealing import KeyRing
+from holdfast.upkeep.schedules import Planner
 
 CANARY = "canary-4711"
 KEY = bytes(range(32))
@@ -65,6 +66,17 @@ async def test_all_of_it_works_and_the_database_shows_none_of_it(url: str) -> No
         assert CANARY not in dump
         desk = await app.desk()
         assert CANARY.encode() in await desk.arguments(task.id)
+
+
+async def test_tasks_that_the_clock_makes_are_sealed_too(url: str) -> None:
+    async with Holdfast(url, encryption=RING) as app:
+
+        @app.durable(name="tick", cron="* * * * * *")
+        async def tick() -> None: ...
+
+        planner = Planner(await app.home.client(), lambda: app.functions)
+        assert await planner.sweep() > 0
+        assert "kwargs" not in await stored(app)
 
 
 async def test_the_same_key_makes_one_task_also_after_keys_were_replaced(url: str) -> None:
