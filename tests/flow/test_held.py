@@ -14,7 +14,7 @@ from tests.flow.slowly import slow_commits
 from tests.work.bench import Bench
 
 
-@pytest.fixture(params=["stays", "is put down"], autouse=True)
+@pytest.fixture(params=[pytest.param("stays", marks=pytest.mark.long), "is put down"], autouse=True)
 def linger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "is put down":
         monkeypatch.setattr(arrivals, "_LINGER", 0.0)

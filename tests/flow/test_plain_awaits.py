@@ -18,7 +18,7 @@ from tests.work.bench import Bench, until
 PATIENT = RetryPolicy(max_attempts=6, initial_delay=0.01, jitter=0.0)
 
 
-@pytest.fixture(params=["stays", "is put down"], autouse=True)
+@pytest.fixture(params=[pytest.param("stays", marks=pytest.mark.long), "is put down"], autouse=True)
 def linger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "is put down":
         monkeypatch.setattr(arrivals, "_LINGER", 0.0)

@@ -155,9 +155,9 @@ class Standing:
         doer = self._family.paths.get(deed.which.branch)
         if deed.what == "gave up" or doer is None or own_await(doer.watched) != "surely":
             return None
-        return doer.path if self._is_patient_with(deed) > 0 else None
+        return doer.path if self._patience_with(deed) > 0 else None
 
-    def _is_patient_with(self, deed: Deed) -> float:
+    def _patience_with(self, deed: Deed) -> float:
         """For how many seconds more others are held for it: what it comes of may be given by them
         (a thread, a stream, a flag that it looks at), so not much longer than it took once."""
         longest = 1.5 * self._history.seconds_until(deed) + _SLACK
@@ -173,7 +173,7 @@ class Standing:
             await self._quiet(MANY_TURNS)
             self._lacking, self._lacking_since = deed, self.loop.time()
         elif self._business.leads_to(deed, self._history.seconds_until(deed)):
-            left = self._is_patient_with(deed) if self._family.gates else 0.0
+            left = self._patience_with(deed) if self._family.gates else 0.0
             await self._pause(min(_PAUSE, left + 0.001) if left > 0 else _PAUSE)
         else:
             self._history.deeds.skip()
