@@ -21,12 +21,13 @@ class Watcher(Protocol):
 
 class Watched(Coroutine[Any, Any, Any]):
     """Passes everything on. `moves` counts its steps, `waits` is what it awaits now. `watcher` is
-    told before each step, and after it where it waits again. `first`: what it awaits already,
-    where it was started by hand. `is_over`: it has ended."""
+    told before each step, and after it where it waits again; it is asked whether the step has to
+    wait, where it `may_be_held`. `first`: what it awaits already, where it was started by hand.
+    `is_over`: it has ended."""
 
     __slots__ = (
-        "__name__", "__qualname__", "_first", "_late", "coroutine", "is_over", "moves", "waits",
-        "watcher",
+        "__name__", "__qualname__", "_first", "_late", "coroutine", "is_over", "may_be_held",
+        "moves", "waits", "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +41,7 @@ class Watched(Coroutine[Any, Any, Any]):
         self._first = self.waits = first
         self._late: tuple[Any, ...] | None = None  # an error that it is told when it may go on
         self.moves = 0
-        self.is_over = False
+        self.is_over = self.may_be_held = False
         self.__name__ = getattr(coroutine, "__name__", type(coroutine).__name__)
         self.__qualname__ = getattr(coroutine, "__qualname__", self.__name__)
 
@@ -57,13 +58,13 @@ class Watched(Coroutine[Any, Any, Any]):
         return self.send(None)
 
     def send(self, value: Any, /) -> Any:
-        if self.watcher and (gate := self.watcher.held()) is not None:
-            gate._asyncio_future_blocking = True  # as by `await gate`; then it is sent to again
+        if self.may_be_held and (gate := self._gate()) is not None:
             return gate
-        late, self._late = self._late, None
+        if self._late:
+            return self._throw(self._late)
         self._move()
         try:
-            self.waits = self.coroutine.throw(*late) if late else self.coroutine.send(value)
+            self.waits = self.coroutine.send(value)
         except BaseException:
             self._end()
             raise
@@ -72,12 +73,21 @@ class Watched(Coroutine[Any, Any, Any]):
         return self.waits
 
     def throw(self, *error: Any) -> Any:
-        self._late = None
         is_cancel = isinstance(error[0], CancelledError) or error[0] is CancelledError
-        if not is_cancel and self.watcher and (gate := self.watcher.held()) is not None:
-            gate._asyncio_future_blocking = True
+        if self.may_be_held and not is_cancel and (gate := self._gate()) is not None:
             self._late = error
             return gate
+        return self._throw(error)
+
+    def _gate(self) -> Any:
+        """What it has to wait for first."""
+        gate = self.watcher.held() if self.watcher else None
+        if gate is not None:
+            gate._asyncio_future_blocking = True  # as by `await gate`; then it is sent to again
+        return gate
+
+    def _throw(self, error: tuple[Any, ...]) -> Any:
+        self._late = None
         self._move()
         try:
             self.waits = self.coroutine.throw(*error)

@@ -87,9 +87,6 @@ class _Watcher:
 
     def held(self) -> "asyncio.Future[None] | None":
         family = self._family
-        # Perhaps another branch gave it: that came in its order.
-        if self._own != "surely":
-            return None
         if family.holds is None:
             family.begin()
         if family.holds is None or not family.holds(self._branch):
@@ -102,28 +99,28 @@ class _Watcher:
     def moves(self) -> None:
         family, branch = self._family, self._branch
         family.moves += 1
-        past = Past(branch.path, branch.asks, branch.passed + 1) if self._own != "no" else None
-        self._past = past
         self._outer, family.moving = family.moving, self
+        if self._own != "no":
+            self._past = Past(branch.path, branch.asks, branch.passed + 1)
 
     def rests(self) -> None:
         """A function of one branch is not looked at: nothing races there. Nor is what goes from one
         sleep to the next: a heartbeat would take as long again in a replay."""
-        before, self._own = self._own, own_of(self._watched) if self._family.alive else "no"
-        if self._own == "no" or (before, self._own) == ("surely", "perhaps"):
-            self.acts()
-        self._stands()
+        family, before = self._family, self._own
+        if family.alive or before != "no":
+            self._own = now = own_of(self._watched) if family.alive else "no"
+            # Perhaps another branch gives it: that comes in its order.
+            self._watched.may_be_held = now == "surely"
+            if now == "no" or (before == "surely" and now == "perhaps"):
+                self.acts()
+        if family.moving is self:  # what is given up from now on is given up by somebody else
+            family.moving = self._outer
 
     def ends(self) -> None:
         self._family.end(self._branch)
         self.acts()
-        self._stands()
-
-    def _stands(self) -> None:
-        """What is given up from now on is given up by somebody else."""
         if self._family.moving is self:
             self._family.moving = self._outer
-        self._outer = None
 
     def acts(self) -> None:
         """What it does has come of the await of its own that it has left behind."""

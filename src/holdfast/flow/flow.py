@@ -150,7 +150,8 @@ class Flow(Ending):
     async def run_here(self, name: str, digest: str, run: Step) -> tuple[Recorded, Ask | None]:
         """A step of a function that does nothing else meanwhile; the ask where it failed."""
         key, recording = self._key(name, digest), self._recording
-        self._note_passed()
+        if self._family.passed:
+            self._note_passed()
         if recording.decides:
             await self._ours(recording.flush())
         recorded = await run(key)
