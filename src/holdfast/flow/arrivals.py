@@ -44,7 +44,6 @@ class Arrivals:
         self.under_way: set[asyncio.Task[None]] = set()
         self.patience = _LINGER
         self._signals: list[Signal] = []
-        self._taken: dict[UUID, Signal] = {}  # and not heard of yet
         self._used: set[UUID] = set()
         self._lingering: list[UUID] = []  # used, and in the queue all the same
         self._since = loop.time()
@@ -111,19 +110,20 @@ class Arrivals:
 
     def use(self, signal: UUID) -> None:
         """The function has heard of this one."""
-        self._taken.pop(signal, None)
         self._used.add(signal)
 
-    def give_back(self, signal: UUID) -> None:
-        """It was given up just before it heard of this: the first for whoever else waits for it."""
-        self._used.discard(signal)
-        if given := self._taken.pop(signal, None):
-            self._signals.insert(0, given)
+    def give_back(self, ask: Ask, one: One) -> None:
+        """It was given up just before it heard of its signal, which is the first for whoever else
+        waits for one."""
+        if one.signal is not None and ask.signal is not None:
+            self._used.discard(one.signal)
+            payload = bytes(one.result)
+            self._signals.insert(0, Signal(id=one.signal, name=ask.signal, payload=payload))
 
     def lingering(self) -> list[UUID]:
         """Signals that should have left the queue: whoever took them in died before they did."""
         found, self._lingering = self._lingering, []
-        return found
+        return [id for id in found if id in self._used]
 
     def _finished(self) -> list[tuple[Ask, One | Recorded]]:
         found: list[tuple[Ask, One | Recorded]] = [*self.ran]
@@ -156,7 +156,6 @@ class Arrivals:
         ask, signal = found
         self._signals.remove(signal)
         self._used.add(signal.id)
-        self._taken[signal.id] = signal
         assert ask.position is not None
         said = msgspec.Raw(signal.payload)
         return [(ask, One(ask.position, "done", said, signal=signal.id))]

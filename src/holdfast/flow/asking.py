@@ -106,7 +106,7 @@ class Asking(Flow):
     ) -> list[Any]:
         await self.check_open()
         asks = [self._ask_child(call) for call in calls]
-        waiting, running_ = iter(asks), set[asyncio.Future[One]]()
+        waiting, running_ = iter(asks), set[Ask]()
         try:
             while True:
                 while len(running_) < at_most and (ask := next(waiting, None)):
@@ -118,7 +118,8 @@ class Asking(Flow):
                     return self._ends_of(asks, calls, return_exceptions)
         finally:
             for one in running_:
-                one.cancel()
+                if not one.cancel() and not one.cancelled():
+                    self.unheard(one)
 
     def _ask_child(self, call: Call[Any]) -> Ask:
         draft = call.draft(self._host.context.claimed)
@@ -232,6 +233,7 @@ class Asking(Flow):
         ask = self.ask("signal", f"signal {name}"[:200])
         ask.signal, ask.seconds = name, timeout
         one = await self.begin(ask)
+        self.heard(one)
         if one.how == "due":
             raise self.raises(TimeoutError(f"no signal {name!r} within {timeout:g} s"), ask)
         return decode(bytes(one.result), type)

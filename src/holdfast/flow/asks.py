@@ -1,7 +1,7 @@
 """What a durable function waits for, and the ways in which waiting ends without an answer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
@@ -50,6 +50,15 @@ class Ask(asyncio.Future[One]):
         """Whether nothing has come that whoever awaits it will hear of."""
         return not self.done()
 
+    def __await__(self) -> Generator[Any, None, One]:
+        """Whoever awaits it may be cancelled in the very turn in which it comes."""
+        try:
+            return (yield from super().__await__())
+        except asyncio.CancelledError:
+            if self.done() and not self.cancelled():
+                self.flow.unheard(self)
+            raise
+
     def set_result(self, result: One) -> None:
         super().set_result(result)
         if self.join:
@@ -71,7 +80,7 @@ class Join(asyncio.Future[None]):
 
     def __init__(self, flow: "Flow", *, waits_for_all: bool) -> None:
         super().__init__(loop=flow.loop)
-        self.waits_for_all = waits_for_all
+        self.flow, self.waits_for_all = flow, waits_for_all
         self.asks: list[Ask] = []
         self.coming = 0  # answers that it hears of in the next turn of the event loop
         self._left = 0
@@ -79,6 +88,14 @@ class Join(asyncio.Future[None]):
     @property
     def is_open(self) -> bool:
         return not self.done() and not self.coming
+
+    def __await__(self) -> Generator[Any, None, None]:
+        try:
+            yield from super().__await__()
+        except asyncio.CancelledError:
+            if self.done() and not self.cancelled():
+                self.give_up()
+            raise
 
     def add(self, ask: Ask) -> None:
         ask.join = self
@@ -103,7 +120,8 @@ class Join(asyncio.Future[None]):
 
     def give_up(self) -> None:
         for ask in self.asks:
-            ask.cancel()
+            if not ask.cancel() and not ask.cancelled():
+                self.flow.unheard(ask)
 
 
 class Timer(asyncio.TimerHandle):

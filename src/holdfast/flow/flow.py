@@ -14,7 +14,7 @@ from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
 from holdfast.flow.ending import Ending
-from holdfast.flow.entries import Abandoned, Key, Recorded
+from holdfast.flow.entries import Abandoned, Key, One, Recorded
 from holdfast.flow.parking import disagreement, parked
 from holdfast.flow.pump import TIMEOUT, Step, outside
 from holdfast.tasks.lifecycle import Anew
@@ -82,6 +82,22 @@ class Flow(Ending):
         self.open[ask.key] = ask
         self.stir()
         return ask
+
+    def heard(self, one: One) -> None:
+        """From here on its signal is used up: it leaves the queue with what is written next."""
+        if one.signal is not None:
+            self._arrivals.use(one.signal)
+            if one.signal not in self._history.consumed:
+                self._recording.consume(one.signal)
+
+    def unheard(self, ask: Ask) -> None:
+        """It had come, but whoever awaits it was cancelled first: in every replay too, and a signal
+        is for the next."""
+        self._arrivals.give_back(ask, ask.result())
+        self._gone.add(ask.key)
+        if not self.closed:
+            self._note_passed(acts=True)
+            self._note_given_up(ask)
 
     def is_alone(self) -> bool:
         """Whether the function is a single thread of code that waits for nothing."""
@@ -218,15 +234,16 @@ class Flow(Ending):
             self._faults.given_up(ask)
         if ask.kind == "child":
             self._give_up_child(ask)
-        elif not self.closed and not self._history.deeds.is_known("gave up", ask.key):
-            self._give_up_other(ask)
+        elif not self.closed and (ask.kind != "timer" or ask.coming):
+            self._note_given_up(ask)  # not a timer, which is given up with its block
         self.stir()
 
-    def _give_up_other(self, ask: Ask) -> None:
-        """Not a timer: it is given up with its block; but where its end is being written."""
+    def _note_given_up(self, ask: Ask) -> None:
+        if self._history.deeds.is_known("gave up", ask.key):
+            return
         if ask.kind == "step" and ask.running:
             self._recording.add(Abandoned([], [ask.key]), decides=True)
-        elif ask.position is not None and (ask.kind in ("signal", "sleep") or ask.coming):
+        elif ask.position is not None and ask.kind != "step":
             self._recording.add(Abandoned([ask.position]), decides=True)
 
     def _give_up_child(self, ask: Ask) -> None:

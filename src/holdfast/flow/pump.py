@@ -290,9 +290,8 @@ class Pump(Standing):
         told = self._told.popleft()
         missed = [(ask, one) for ask, one in told if ask.key not in self.open]
         self._missed += missed
-        for _, one in missed:
-            if one.signal is not None:
-                self._arrivals.give_back(one.signal)
+        for ask, one in missed:
+            self._arrivals.give_back(ask, one)
         self._answer([(ask, one) for ask, one in told if self.open.pop(ask.key, None)])
 
     def _answer(self, ones: Sequence[tuple[Ask, One]]) -> None:
@@ -308,10 +307,6 @@ class Pump(Standing):
                 continue
             if one.how == "due" and ask.kind != "sleep":
                 self._last_due = ask
-            if one.signal is not None:
-                self._arrivals.use(one.signal)
-                if one.signal not in self._history.consumed:
-                    self._recording.consume(one.signal)
             ask.set_result(one)
             if ask.act:
                 ask.act()
