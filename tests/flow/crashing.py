@@ -5,12 +5,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from holdfast import Holdfast, TaskHandle, current
 from tests.flow.doomed import Doomed
 from tests.storm.ledger import peek
 from tests.work.bench import Bench
 
-__all__ = ["Crashing"]
+__all__ = ["BOTH_SIDES", "Crashing"]
+
+# Cut off before a call is made, or after it, before it is answered.
+BOTH_SIDES = pytest.mark.parametrize(
+    "after", [pytest.param(False, marks=pytest.mark.long), True], ids=["before", "after"]
+)
 
 
 async def _result(task: TaskHandle[Any]) -> Any:

@@ -14,7 +14,7 @@ from holdfast import Holdfast, RetryPolicy, TaskFailed, TaskHandle, current
 from holdfast.flow import arrivals
 from holdfast.upkeep import chores
 from holdfast.work import solitude
-from tests.flow.crashing import Crashing
+from tests.flow.crashing import BOTH_SIDES, Crashing
 from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
 
@@ -68,7 +68,7 @@ def _register(app: Holdfast, ledger: Ledger) -> Any:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@BOTH_SIDES
 async def test_a_crash_at_every_call(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +106,7 @@ async def test_a_crash_at_every_call(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@BOTH_SIDES
 async def test_a_crash_at_every_call_of_a_function_that_begins_anew(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,9 +184,7 @@ async def test_a_run_that_dies_as_it_begins_anew_pays_no_try(bench: Bench) -> No
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "after", [pytest.param(False, marks=pytest.mark.long), True], ids=["before", "after"]
-)
+@BOTH_SIDES
 async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from holdfast import Holdfast, RetryPolicy, Snooze, TaskFailed, TaskHandle, current
 from holdfast.flow import arrivals
 from tests.flow.acts import SOON, number_of
-from tests.flow.crashing import Crashing
+from tests.flow.crashing import BOTH_SIDES, Crashing
 from tests.storm.ledger import peek
 from tests.work.bench import Bench
 
@@ -47,7 +47,7 @@ def _register(app: Holdfast) -> Any:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@BOTH_SIDES
 async def test_a_crash_at_every_call_dispatches_nothing_twice(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

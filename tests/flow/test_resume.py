@@ -9,7 +9,7 @@ import pytest
 from holdfast import Holdfast, RetryPolicy, TaskFailed, TaskHandle
 from holdfast.flow import arrivals
 from tests.flow.acts import ONCE, number_of
-from tests.flow.crashing import Crashing
+from tests.flow.crashing import BOTH_SIDES, Crashing
 from tests.work.bench import Bench
 
 PATIENT = RetryPolicy(max_attempts=50, initial_delay=0.0, jitter=0.0)
@@ -65,7 +65,7 @@ async def test_only_what_failed_runs_again(bench: Bench, how: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@BOTH_SIDES
 async def test_a_crash_at_every_call_of_a_new_life_loses_no_child(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Whoever waits is cancelled in the very turn of the event loop in which what it waits for comes."""
+"""Whoever waits is cancelled in the very turn of the event loop in which its answer comes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

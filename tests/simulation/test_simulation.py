@@ -1,4 +1,4 @@
-"""Two thousand histories, and that a planted fault does not get through them."""
+"""Thousands of histories, and that a planted fault does not get through them."""
 
 import os
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 from tests.simulation.many import run_batch, run_many, run_one
 from tests.simulation.planted import FAULTS, planted
 
-SEEDS = 2000
 # What the first seeds find. The others take more, and are looked for by `make test-long`.
 QUICKLY_FOUND = {
     "whoever settles is believed",
@@ -25,11 +24,12 @@ QUICKLY_FOUND = {
 
 
 @pytest.mark.timeout(2400)
-def test_every_promise_is_kept_in_two_thousand_histories():
-    report = run_many(range(SEEDS), jobs=min(2, os.cpu_count() or 1))
+@pytest.mark.parametrize("seeds", [1000, pytest.param(2000, marks=pytest.mark.long)])
+def test_every_promise_is_kept_in_all_histories(seeds):
+    report = run_many(range(seeds), jobs=min(2, os.cpu_count() or 1))
     assert not report.failures, str(report)
     assert not report.never, str(report)
-    assert report.seeds == SEEDS
+    assert report.seeds == seeds
 
 
 @pytest.mark.parametrize(
