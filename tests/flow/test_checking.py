@@ -1,8 +1,10 @@
 """Whether today's code fits a recorded run, of coroutines and of sync functions alike."""
 
+import asyncio
 import time
+from contextlib import suppress
 
-from holdfast import Holdfast
+from holdfast import Holdfast, current
 from holdfast.flow.checking import Run, check
 from tests.work.bench import Bench
 
@@ -57,3 +59,36 @@ async def test_a_sync_function_that_blocks_is_not_waited_for(bench: Bench):
         False,
         "the replay did not come to its end within 0.2 s",
     )
+
+
+async def test_a_check_writes_nothing_that_a_dispatch_depends_on(bench: Bench):
+    """What a value decides, or who was cancelled in the very turn in which its sleep was over, is
+    written before anything is dispatched: but not in a check."""
+    rests, goes_on = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable(name="leaf")
+    async def leaf() -> None: ...
+
+    @bench.app.durable(name="flow")
+    async def flow(n: int) -> None:
+        with suppress(BaseExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(Holdfast.sleep(0.2))
+                await Holdfast.sleep(0.2)
+                raise ValueError("away with the other, whose time is over too")
+        rests.set()
+        await goes_on.wait()
+        if n:
+            current().now()
+        await bench.app.dispatch(leaf)
+
+    async with bench.worker():
+        for n in (0, 1):
+            rests.clear(), goes_on.clear()
+            task = await bench.app.dispatch(flow, n)
+            await rests.wait()
+            run = Run.read(await (await bench.app.desk()).export(task.id))
+            goes_on.set()
+            found = await check(flow, run)
+            assert (found.fits, found.told) == (True, "it goes on with dispatch leaf")
+            await task.result(timeout=30)

@@ -1,10 +1,10 @@
 """What has come for a function that waits in memory, and when it had better wait outside of it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from itertools import takewhile
+from itertools import chain, takewhile
 from math import inf
 from operator import itemgetter
 from typing import Any
@@ -15,7 +15,7 @@ import msgspec
 from holdfast.answers import Ending, Signal
 from holdfast.errors import StoreUnreachable
 from holdfast.flow.asks import Ask, Join
-from holdfast.flow.entries import NULL, Key, One, Recorded
+from holdfast.flow.entries import NULL, Arrival, Key, One, Recorded
 from holdfast.store import Flows
 from holdfast.tasks.lifecycle import Waiting
 from holdfast.tasks.task import TaskStatus
@@ -34,7 +34,12 @@ class Arrivals:
     `under_way`: steps, also those that were given up and cannot be stopped."""
 
     def __init__(
-        self, store: Flows, task: UUID, open: Mapping[Key, Ask], loop: asyncio.AbstractEventLoop
+        self,
+        store: Flows,
+        task: UUID,
+        open: Mapping[Key, Ask],
+        loop: asyncio.AbstractEventLoop,
+        returned: dict[UUID, Arrival],
     ) -> None:
         self._store, self._task, self._open, self._loop = store, task, open, loop
         self.told: dict[UUID, Ending] = {}
@@ -44,6 +49,7 @@ class Arrivals:
         self.under_way: set[asyncio.Task[None]] = set()
         self.patience = _LINGER
         self._signals: list[Signal] = []
+        self._returned = returned  # signals that were given back: they come first
         self._used: set[UUID] = set()
         self._lingering: list[UUID] = []  # used, and in the queue all the same
         self._since = loop.time()
@@ -113,17 +119,16 @@ class Arrivals:
         self._used.add(signal)
 
     def give_back(self, ask: Ask, one: One) -> None:
-        """It was given up just before it heard of its signal, which is the first for whoever else
+        """It was given up just before it heard of what came: a signal is the first for whoever else
         waits for one."""
-        if one.signal is not None and ask.signal is not None:
+        if one.signal is not None:
             self._used.discard(one.signal)
-            payload = bytes(one.result)
-            self._signals.insert(0, Signal(id=one.signal, name=ask.signal, payload=payload))
+            self._returned[one.signal] = Arrival(ask.key, one)
 
     def lingering(self) -> list[UUID]:
         """Signals that should have left the queue: whoever took them in died before they did."""
         found, self._lingering = self._lingering, []
-        return [id for id in found if id in self._used]
+        return found
 
     def _finished(self) -> list[tuple[Ask, One | Recorded]]:
         found: list[tuple[Ask, One | Recorded]] = [*self.ran]
@@ -154,7 +159,8 @@ class Arrivals:
         if not (found := self._next_signal()):
             return []
         ask, signal = found
-        self._signals.remove(signal)
+        if not self._returned.pop(signal.id, None):
+            self._signals.remove(signal)
         self._used.add(signal.id)
         assert ask.position is not None
         said = msgspec.Raw(signal.payload)
@@ -162,14 +168,19 @@ class Arrivals:
 
     def _next_signal(self) -> tuple[Ask, Signal] | None:
         """For whoever asked first."""
-        if not self._signals:
+        if not (self._returned or self._signals):
             return None
         for ask in self._open.values():
             if ask.kind == "signal" and ask.position is not None:
-                for signal in self._signals:
+                for signal in chain(self._given_back_to(ask), self._signals):
                     if signal.name == ask.signal:
                         return ask, signal
         return None
+
+    def _given_back_to(self, ask: Ask) -> Iterator[Signal]:
+        for id, (key, one) in self._returned.items():
+            if key.name == ask.key.name and ask.signal is not None:
+                yield Signal(id=id, name=ask.signal, payload=bytes(one.result))
 
     def _all_due(self) -> list[tuple[Ask, One | Recorded]]:
         """In the order of their times, which may all be over after an outage. A timer comes by
@@ -266,7 +277,8 @@ class Arrivals:
             self.seen = news.wakes
             self.told |= news.endings
             others = [one for one in self._signals if one.name not in names]
-            self._signals = others + [one for one in news.signals if one.id not in self._used]
+            known = self._used | self._returned.keys()
+            self._signals = others + [one for one in news.signals if one.id not in known]
             self._lingering = [one.id for one in news.signals if one.id in self._used]
 
 

@@ -118,8 +118,7 @@ class Asking(Flow):
                     return self._ends_of(asks, calls, return_exceptions)
         finally:
             for one in running_:
-                if not one.cancel() and not one.cancelled():
-                    self.unheard(one)
+                one.give_up()
 
     def _ask_child(self, call: Call[Any]) -> Ask:
         draft = call.draft(self._host.context.claimed)

@@ -55,8 +55,7 @@ class Ask(asyncio.Future[One]):
         try:
             return (yield from super().__await__())
         except asyncio.CancelledError:
-            if self.done() and not self.cancelled():
-                self.flow.unheard(self)
+            self.give_up()
             raise
 
     def set_result(self, result: One) -> None:
@@ -74,13 +73,18 @@ class Ask(asyncio.Future[One]):
         self.flow.give_up(self)
         return True
 
+    def give_up(self) -> None:
+        """Also where it has come: nobody hears of it any more."""
+        if not self.cancel() and not self.cancelled():
+            self.flow.miss(self)
+
 
 class Join(asyncio.Future[None]):
     """Asks that are waited for together: until one has failed (or not even then), or all came."""
 
     def __init__(self, flow: "Flow", *, waits_for_all: bool) -> None:
         super().__init__(loop=flow.loop)
-        self.flow, self.waits_for_all = flow, waits_for_all
+        self.waits_for_all = waits_for_all
         self.asks: list[Ask] = []
         self.coming = 0  # answers that it hears of in the next turn of the event loop
         self._left = 0
@@ -120,8 +124,7 @@ class Join(asyncio.Future[None]):
 
     def give_up(self) -> None:
         for ask in self.asks:
-            if not ask.cancel() and not ask.cancelled():
-                self.flow.unheard(ask)
+            ask.give_up()
 
 
 class Timer(asyncio.TimerHandle):

@@ -100,6 +100,8 @@ class _Replay(Asking):
         await self.loop.create_future()
         raise AssertionError("unreachable")
 
+    async def _write_grounds(self) -> None: ...
+
     async def look(self, name: str, digest: str) -> Effect:
         effect = await super().look(name, digest)
         if effect.value is None and not effect.done:
@@ -113,8 +115,11 @@ class _Replay(Asking):
 
     def give_up(self, ask: Ask) -> None:
         self.open.pop(ask.key, None)
-        self._gone.add(ask.key)
+        self.miss(ask)
         self.stir()
+
+    def miss(self, ask: Ask) -> None:
+        self._gone.add(ask.key)
 
     async def _make_sure(self, asks: Sequence[Ask]) -> None:
         for ask in asks:

@@ -16,6 +16,7 @@ __all__ = [
     "NULL",
     "Abandoned",
     "Again",
+    "Arrival",
     "Asked",
     "Came",
     "Dropped",
@@ -86,6 +87,13 @@ class One(msgspec.Struct, frozen=True, omit_defaults=True):
 def one_of(recorded: Recorded, position: int) -> One:
     how: Literal["done", "failed"] = "done" if recorded.failure is None else "failed"
     return One(position, how, recorded.result, recorded.failure, recorded.meaning)
+
+
+class Arrival(NamedTuple):
+    """What reaches the function, and which ask it answers."""
+
+    key: Key
+    one: One
 
 
 class Came(msgspec.Struct, frozen=True, tag="came", tag_field="is"):

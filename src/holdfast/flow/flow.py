@@ -90,7 +90,7 @@ class Flow(Ending):
             if one.signal not in self._history.consumed:
                 self._recording.consume(one.signal)
 
-    def unheard(self, ask: Ask) -> None:
+    def miss(self, ask: Ask) -> None:
         """It had come, but whoever awaits it was cancelled first: in every replay too, and a signal
         is for the next."""
         self._arrivals.give_back(ask, ask.result())
@@ -121,12 +121,15 @@ class Flow(Ending):
         """What is known of a dispatch or a signal. What it is done on the ground of is written
         first: another run might come to something else."""
         await self.check_open()
-        if self._recording.decides:
-            await self._ours(self._recording.flush())
+        await self._write_grounds()
         branch = self.branch
         if self._faults.open:
             self._faults.acted(branch)
         return self._effects.look(branch, name, digest)
+
+    async def _write_grounds(self) -> None:
+        if self._recording.decides:
+            await self._ours(self._recording.flush())
 
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
         self._effects.note(effect, value, decides=decides)
@@ -169,7 +172,7 @@ class Flow(Ending):
         if self._family.passed:
             self._note_passed()
         if recording.decides:
-            await self._ours(recording.flush())
+            await self._write_grounds()
         recorded = await run(key)
         position = recording.add(recorded, decides=True)
         if recorded.failure is not None:
@@ -234,16 +237,22 @@ class Flow(Ending):
             self._faults.given_up(ask)
         if ask.kind == "child":
             self._give_up_child(ask)
-        elif not self.closed and (ask.kind != "timer" or ask.coming):
-            self._note_given_up(ask)  # not a timer, which is given up with its block
+        elif not self.closed and self._has_begun(ask):
+            self._note_given_up(ask)
         self.stir()
+
+    def _has_begun(self, ask: Ask) -> bool:
+        """Not a timer, which is given up with its block; but where its end is being written."""
+        if ask.kind == "step":
+            return ask.running is not None
+        return ask.kind != "timer" or ask.coming
 
     def _note_given_up(self, ask: Ask) -> None:
         if self._history.deeds.is_known("gave up", ask.key):
             return
-        if ask.kind == "step" and ask.running:
+        if ask.kind == "step":
             self._recording.add(Abandoned([], [ask.key]), decides=True)
-        elif ask.position is not None and ask.kind != "step":
+        elif ask.position is not None:
             self._recording.add(Abandoned([ask.position]), decides=True)
 
     def _give_up_child(self, ask: Ask) -> None:

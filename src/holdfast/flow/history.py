@@ -16,6 +16,7 @@ from holdfast.flow.deeds import Deed, Deeds
 from holdfast.flow.entries import (
     Abandoned,
     Again,
+    Arrival,
     Asked,
     Came,
     Dropped,
@@ -30,14 +31,7 @@ from holdfast.flow.entries import (
     read,
 )
 
-__all__ = ["Arrival", "Begun", "History"]
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """What reaches the function, and which ask it answers."""
-
-    key: Key
-    one: One
+__all__ = ["Begun", "History"]
 
 
 class Begun(msgspec.Struct):
@@ -76,8 +70,8 @@ class History:
         self._at = 0
         self._by_position: dict[int, Begun] = {}
         self._signals: dict[UUID, int] = {}  # which ask each came for, the last of them last
-        self._heard: dict[int, UUID] = {}  # the other way round
-        self._returned: dict[int, UUID] = {}  # of asks that were given up meanwhile
+        self._heard: dict[int, One] = {}  # the other way round
+        self._returned: dict[int, One] = {}  # of asks that were given up meanwhile
         for step, age in zip(steps, ages, strict=True):
             self._read(step.position, read(step), age)
             self._ages[step.position] = age
@@ -113,7 +107,7 @@ class History:
                     begun[one.ask].came, begun[one.ask].again = True, False
                     if one.signal is not None and begun[one.ask].abandoned is None:
                         self._signals.pop(one.signal, None)
-                        self._signals[one.signal], self._heard[one.ask] = one.ask, one.signal
+                        self._signals[one.signal], self._heard[one.ask] = one.ask, one
                 self._add(position, [Arrival(begun[o.ask].asked.key, o) for o in entry.all])
             case Reached():
                 self._add(position, self._from_spare(frozenset(entry.asks)))
@@ -130,10 +124,28 @@ class History:
 
     def _give_back(self, ask: int) -> None:
         """It did not hear of its signal any more."""
-        signal = self._heard.pop(ask, None)
-        if signal is not None and self._signals.get(signal) == ask:
-            del self._signals[signal]
-            self._returned[ask] = signal
+        one = self._heard.pop(ask, None)
+        if one and one.signal is not None and self._signals.get(one.signal) == ask:
+            del self._signals[one.signal]
+            self._returned[ask] = one
+
+    def _hear_after_all(self, void: int) -> None:
+        """What was given up from here on was not; but behind the cut nothing comes by itself."""
+        left = {arrival.one.ask for batch in self._batches for arrival in batch}
+        for ask, one in list(self._returned.items()):
+            at = self._by_position[ask].abandoned
+            if one.signal is not None and ask in left and at is not None and at >= void:
+                del self._returned[ask]
+                self._signals[one.signal], self._heard[ask] = ask, one
+
+    @property
+    def returned(self) -> dict[UUID, Arrival]:
+        """Signals that were given back, and nobody has heard of: they may have left the queue."""
+        return {
+            one.signal: Arrival(self._by_position[ask].asked.key, one)
+            for ask, one in self._returned.items()
+            if one.signal is not None and one.signal not in self._signals
+        }
 
     def _is_for_others(self, one: One) -> bool:
         """A signal that was given back: somebody else has heard of it, or will."""
@@ -174,11 +186,8 @@ class History:
         self._lives.add(entry.life)
         self._from_spare(asks)
         cut = self._cut(asks)
-        for ask, signal in list(self._returned.items()):
-            at = self._by_position[ask].abandoned
-            if entry.void is not None and at is not None and at >= entry.void:
-                del self._returned[ask]
-                self._signals[signal], self._heard[ask] = ask, signal  # it hears of it after all
+        if entry.void is not None:
+            self._hear_after_all(entry.void)
         gone_on = {b.asked.key for b in self._by_position.values() if b.position in asks}
         self.deeds.drop(cut, entry.void, gone_on)
         ends = min((place for place in (cut, entry.void) if place is not None), default=None)

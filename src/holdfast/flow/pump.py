@@ -20,8 +20,17 @@ from holdfast.answers import Ending, Journal
 from holdfast.context import here, running
 from holdfast.errors import LeaseLost, Parked
 from holdfast.flow.asks import Ask
-from holdfast.flow.entries import Asked, Came, Key, One, Passed, Reached, Recorded, one_of
-from holdfast.flow.history import Arrival
+from holdfast.flow.entries import (
+    Arrival,
+    Asked,
+    Came,
+    Key,
+    One,
+    Passed,
+    Reached,
+    Recorded,
+    one_of,
+)
 from holdfast.flow.host import Host
 from holdfast.flow.parking import parked
 from holdfast.flow.recording import surely

@@ -72,7 +72,9 @@ class Standing:
         self._asked: set[Key] = set()
         self._taken: set[Key] = set()  # values
         self.open: dict[Key, Ask] = {}
-        self._arrivals = Arrivals(store, self._lease.task, self.open, self.loop)
+        self._arrivals = Arrivals(
+            store, self._lease.task, self.open, self.loop, self._history.returned
+        )
         self._children = Children(store, host, self._history, self._recording, self._arrivals)
         self._told = self._children.told  # recorded, and not handed over yet
         self._faults = Faults(self._family)
