@@ -84,7 +84,8 @@ async def test_a_check_writes_nothing_that_a_dispatch_depends_on(bench: Bench):
 
     async with bench.worker():
         for n in (0, 1):
-            rests.clear(), goes_on.clear()
+            rests.clear()
+            goes_on.clear()
             task = await bench.app.dispatch(flow, n)
             await rests.wait()
             run = Run.read(await (await bench.app.desk()).export(task.id))
