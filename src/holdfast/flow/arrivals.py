@@ -55,6 +55,7 @@ class Arrivals:
         self._since = loop.time()
         self._pause = _FIRST_LOOK
         self._next_look = 0.0
+        self._looked_at = -inf
         self._is_told = True  # the last look was answered
 
     def begin(self) -> None:
@@ -74,7 +75,8 @@ class Arrivals:
     def take(self) -> list[tuple[Ask, One | Recorded]]:
         """What reaches the function next. Steps; or children; or one signal; or what is due: never
         several kinds at one moment, since whoever comes first may make it give up the others, and
-        a signal must not be taken from the queue for nobody."""
+        a signal must not be taken from the queue for nobody. Time is over only after a look: what
+        came before, while nobody was here or had a slot, has come in time."""
         found = self._finished() or self._ended() or self._signalled() or self._all_due()
         if found:
             self._since = self._loop.time()
@@ -182,10 +184,18 @@ class Arrivals:
             if key.name == ask.key.name and ask.signal is not None:
                 yield Signal(id=id, name=ask.signal, payload=bytes(one.result))
 
+    def _waits_outside(self) -> bool:
+        return any(ask.kind in ("child", "signal") for ask in self._open.values())
+
+    def _due_at(self) -> float:
+        return min((ask.due for ask in self._open.values() if ask.due is not None), default=inf)
+
     def _all_due(self) -> list[tuple[Ask, One | Recorded]]:
         """In the order of their times, which may all be over after an outage. A timer comes by
         itself: what it ends must not come beside it."""
         now = self._loop.time()
+        if self._waits_outside():
+            now = min(now, self._looked_at)
         due = [(ask.due, ask) for ask in self._open.values() if ask.due is not None]
         over = [ask for at, ask in sorted(due, key=itemgetter(0)) if at <= now]
         together = list(takewhile(lambda ask: ask.kind != "timer", over)) or over[:1]
@@ -211,12 +221,13 @@ class Arrivals:
         `only_us`: the function surely awaits nothing of its own. `is_busy`: it does, and that
         would be lost."""
         now = self._loop.time()
-        outside = any(ask.kind in ("child", "signal") for ask in self._open.values())
+        outside, due_at = self._waits_outside(), self._due_at()
         look_at = self._next_look if outside else inf
+        if outside and self._is_told:  # else it is asked again soon
+            look_at = min(look_at, due_at)
         if now >= look_at:
             await self._look()
             return None
-        due_at = min((ask.due for ask in self._open.values() if ask.due is not None), default=inf)
         # What came before it was asked for wakes nobody any more: it leaves after a look at it.
         knows = self._is_told or not outside
         leave_at = self._leave_at(due_at, outside or not only_us) if knows else inf
@@ -225,7 +236,7 @@ class Arrivals:
                 waiting = await self._leave(due_at)
                 return None if is_busy() else waiting
             leave_at = now + _LONGEST_PAUSE
-        soonest = min(look_at, due_at, leave_at)
+        soonest = min(look_at if outside else due_at, leave_at)
         with suppress(TimeoutError):
             async with asyncio.timeout(None if soonest == inf else soonest - now):
                 await stir.wait()
@@ -266,6 +277,7 @@ class Arrivals:
             if ask.kind == "child" and ask.task and not ask.again and ask.task not in self.told
         ]
         names = {ask.signal for ask in self._open.values() if ask.signal}
+        began = self._loop.time()
         try:
             news = await self._store.news(self._task, children, signals=sorted(names))
         except StoreUnreachable:
@@ -274,6 +286,7 @@ class Arrivals:
         self._next_look = self._loop.time() + self._pause
         self._is_told = news is not None
         if news:
+            self._looked_at = began
             self.seen = news.wakes
             self.told |= news.endings
             others = [one for one in self._signals if one.name not in names]
