@@ -193,7 +193,7 @@ class Function(Generic[P, T, R]):
         return_exceptions: bool = False,
     ) -> Soon[list[R]]:
         """`map` for functions of several arguments."""
-        calls = [Call(self, tuple(item), {}) for item in items]
+        calls = [Call(self, _arguments(item), {}) for item in items]
         return _flow("starmap").join(calls, at_most=at_most, return_exceptions=return_exceptions)
 
     def draft(
@@ -292,6 +292,16 @@ def _flow(what: str) -> Asking:
             f"{what} works inside a durable function; elsewhere use app.dispatch or dispatch_many"
         )
     return flow
+
+
+def _arguments(item: Iterable[Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(item)
+    except TypeError:
+        raise InvalidInput(
+            "starmap takes the arguments of each call as a tuple, as starmap([(1, 2), (3, 4)]); "
+            f"got {type(item).__name__}; for one argument each there is map"
+        ) from None
 
 
 def _given(**values: Any) -> dict[str, Any]:

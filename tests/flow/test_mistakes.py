@@ -15,6 +15,12 @@ def _number() -> int:
     return "seven"  # type: ignore[return-value]
 
 
+async def _nothing() -> None: ...
+
+
+_step: Any = Holdfast.step
+
+
 def _runs_a_loop_of_its_own(child: Any) -> Any:
     return asyncio.run(child(1))
 
@@ -56,4 +62,33 @@ async def test_a_steps_result_that_does_not_fit_names_the_step(bench: Bench) -> 
     async with bench.worker():
         task = await bench.app.dispatch(root)
         with pytest.raises(TaskFailed, match="step 'how many' ran, but its result does not fit"):
+            await task.result(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("ask", "advice"),
+    [
+        (
+            lambda child: _step("one", _nothing()),
+            'as step\\("pay", pay, 7\\); got coroutine',
+        ),
+        (lambda child: _step("one", 7), "got int instead of a function"),
+        (lambda child: child.starmap([1, 2]), "for one argument each there is map"),
+    ],
+    ids=["a call", "no function", "no tuples"],
+)
+async def test_what_is_asked_for_in_a_wrong_way_is_shown_how(
+    bench: Bench, ask: Callable[[Any], Any], advice: str
+) -> None:
+    @bench.app.durable(name="child")
+    async def child(i: int) -> int:
+        return i
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> None:
+        await ask(child)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskFailed, match=advice):
             await task.result(timeout=30)

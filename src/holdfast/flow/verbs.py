@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 from holdfast.context import Asking, running
@@ -47,6 +47,13 @@ def step(
     sync function runs in a thread. Raises `StepFailed`."""
     if isinstance(function, Function):
         function = function.function
+    if not callable(function):
+        if iscoroutine(function):
+            function.close()
+        raise InvalidInput(
+            f'step takes a name, a function and its arguments, as step("pay", pay, 7); got '
+            f"{type(function).__name__} instead of a function"
+        )
     return _flow("step").step(name, function, args, kwargs)
 
 
