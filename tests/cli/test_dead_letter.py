@@ -147,7 +147,7 @@ def test_replay_keeps_to_its_rate_and_draws_a_bar_on_a_terminal(scene: Scene):
     assert "At 10/s: about 1.5s" in seen
     assert "replay" in seen.replace("\n", "")
     assert "100%" in seen
-    assert time.monotonic() - began > 1.3
+    assert time.monotonic() - began > 1  # three slices of half a second, a pause between them
     assert statuses(scene)["failed"] == 1
 
 
