@@ -183,14 +183,15 @@ class Standing:
 
     async def _doubt(self, left: Sequence[Key], new: Sequence[Key]) -> None:
         """Recorded, and not asked. Something may go on that we cannot see."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if not self.open.keys() & new:
+            return  # given up, by a timeout of no time at all
         moves, now = self._business.moves, self.loop.time()
-        if self._doubts is None or self._doubts[0] != moves:
-            self._doubts = moves, now
-            for _ in range(_TURNS):  # a timeout of no time at all ends it in the next
-                await asyncio.sleep(0)
-            return
         if self._waits_for_us() or self._business.own == "surely":
             raise disagreement(left, new)
+        if self._doubts is None or self._doubts[0] != moves:
+            self._doubts = moves, now
         if now - self._doubts[1] > _DOUBT:
             raise disagreement(left, new)
         await self._pause(_DOUBT / 100)
