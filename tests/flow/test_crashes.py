@@ -72,9 +72,10 @@ def _register(app: Holdfast, ledger: Ledger) -> Any:
 async def test_a_crash_at_every_call(
     bench: Bench, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        solitude, "_WHILE", 0.05
-    )  # `never` is lost in company, and its parent ends it
+    # `never` is lost in company, and its parent ends it; or the net, where its parent had ended.
+    monkeypatch.setattr(solitude, "_WHILE", 0.05)
+    monkeypatch.setattr(chores, "_NET", 1.0)
+    monkeypatch.setattr(chores, "_QUIET", timedelta(0))
     crashing = Crashing(bench)
     ledger = Ledger(crashing.check_alive)
     flow = crashing.register(lambda app: _register(app, ledger))
@@ -102,7 +103,8 @@ async def test_a_crash_at_every_call(
     assert int(peek(bench.place, below)[0][0]) == 5 * runs
     assert runs > 8
     async with bench.worker(crashing.rescuer):  # `never` may have been held by one who died last
-        await until(lambda: bench.leases() == 0)
+        await until(lambda: not _open_children(bench))
+    assert bench.leases() == 0
 
 
 @pytest.mark.timeout(300)
