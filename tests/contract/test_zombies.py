@@ -63,9 +63,9 @@ class Scene:
         return (await claim_one(self.store, worker=next(self._workers), serving=VICTIMS)).lease
 
     async def use_up(self) -> None:
-        """Lost until no tries are left: a dead letter."""
+        """Lost until no tries are left: a dead letter. The first had recorded something."""
         await self.lose()
-        for _ in range(2):
+        for _ in range(3):
             await self.take()
             await self.lose()
 

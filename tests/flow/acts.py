@@ -7,7 +7,7 @@ from holdfast.tasks.task import TaskStatus
 from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
 
-__all__ = ["ONCE", "SOON", "journal", "number_of", "reason_of", "status", "waits"]
+__all__ = ["ONCE", "SOON", "journal", "number_of", "open_children", "reason_of", "status", "waits"]
 
 SOON = RetryPolicy(max_attempts=3, initial_delay=0.01, jitter=0.0)
 ONCE = RetryPolicy(max_attempts=1)
@@ -41,3 +41,11 @@ def number_of(bench: Bench, type: str) -> int:
     """How many tasks there are of this type."""
     sql = "select count(*) from {s}task t join {s}lane l on l.id = t.lane where l.type = '%s'"
     return int(peek(bench.place, sql % type)[0][0])
+
+
+def open_children(bench: Bench) -> int:
+    sql = """
+        select count(*) from {s}task t
+        where t.parent is not null and not exists (select 1 from {s}outcome o where o.id = t.id)
+    """
+    return int(peek(bench.place, sql)[0][0])

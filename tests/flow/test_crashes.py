@@ -14,6 +14,7 @@ from holdfast import Holdfast, RetryPolicy, TaskFailed, TaskHandle, current
 from holdfast.flow import arrivals
 from holdfast.upkeep import chores
 from holdfast.work import solitude
+from tests.flow.acts import open_children
 from tests.flow.crashing import BOTH_SIDES, Crashing
 from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
@@ -103,7 +104,7 @@ async def test_a_crash_at_every_call(
     assert int(peek(bench.place, below)[0][0]) == 5 * runs
     assert runs > 8
     async with bench.worker(crashing.rescuer):  # `never` may have been held by one who died last
-        await until(lambda: not _open_children(bench))
+        await until(lambda: not open_children(bench))
     assert bench.leases() == 0
 
 
@@ -214,7 +215,7 @@ async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
                 await part.starmap([(run, i) for i in range(4)], at_most=2)
             except TaskFailed as failed:
                 for n in range(40):  # nobody but this function cancels them: it is not over yet
-                    if not await Holdfast.step(f"look {n}", _open_children, bench):
+                    if not await Holdfast.step(f"look {n}", open_children, bench):
                         return failed.type
                     await Holdfast.sleep(0.3)
             return "some are left"
@@ -234,7 +235,7 @@ async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
         _, found = await crashing.run(2 * runs - after, start, after=after)
         assert found == "ValueError"
         async with bench.worker(crashing.rescuer):
-            await until(lambda: not _open_children(bench))
+            await until(lambda: not open_children(bench))
         if crashing.doomed and not crashing.doomed.dead:
             break
     assert runs > 4
@@ -242,12 +243,4 @@ async def test_a_crash_at_every_call_leaves_no_child_of_a_broken_join(
 
 def _notes(bench: Bench) -> int:
     sql = "select count(*) from {s}task t join {s}lane l on l.id = t.lane where l.type = 'note'"
-    return int(peek(bench.place, sql)[0][0])
-
-
-def _open_children(bench: Bench) -> int:
-    sql = """
-        select count(*) from {s}task t
-        where t.parent is not null and not exists (select 1 from {s}outcome o where o.id = t.id)
-    """
     return int(peek(bench.place, sql)[0][0])

@@ -4,7 +4,7 @@ After each call the tables are read, and what changed is compared with what that
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -91,7 +91,13 @@ class Known:
     parent: bytes | None
     cancel: bool = False
     ended_at: int | None = None
-    paid: int = 0  # grants of this life, less those given back by hand, snooze or wait
+    paid: int = 0  # grants of this life, less those given back by hand, snooze or wait, or forgiven
+    errors: int = 0  # of this life
+    journal: dict[int, int] = field(default_factory=dict)  # by position: the fence that wrote it
+
+    def got_on(self, fence: int) -> bool:
+        """Whether this attempt has recorded something."""
+        return bool(self.journal) and self.journal[max(self.journal)] == fence
 
     def expired(self, wall: int) -> bool:
         return self.expires_at is not None and self.expires_at <= wall

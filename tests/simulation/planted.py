@@ -36,6 +36,10 @@ FAULTS: dict[str, list[Change]] = {
     "a retry forgets the limit of tries": [
         ("settle.judge", "not :refund and :tries >= ", "not :refund and :tries > ")
     ],
+    "deaths are forgiven to whoever records nothing": [
+        ("settle.judge", "limit 1) = :fence, 0)", "limit 1) > 0, 0)")
+    ],
+    "errors are forgiven like deaths": [("settle.failures", "a.ended = 'retry'", "0")],
     "a cancellation is forgotten by a retry": [
         ("settle.judge", "when t.cancel_requested then 'cancelled'", "when 0 then ''")
     ],

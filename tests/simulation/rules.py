@@ -84,7 +84,7 @@ RULES: Rules = {
     "settle_one": work_rules.settle_one,
     "lapsed": work_rules.lapsed,
     "progress": work_rules.guarded,
-    "record": work_rules.guarded,
+    "record": work_rules.record,
     "promote": promote,
     "wake_up": wake_up,
     "sweep_wakes": sweep_wakes,

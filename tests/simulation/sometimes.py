@@ -18,6 +18,8 @@ SOMETIMES = (
     "everybody died at once",
     # tries
     "lost in company, its try given back",
+    "lost after it had got on: it pays nothing",
+    "it got on, and the deaths of its workers are forgiven",
     "lost for the last time: a dead letter",
     "poison ended in the dead letters",
     "a retry had no tries left",

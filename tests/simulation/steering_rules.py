@@ -53,7 +53,8 @@ def retry(ledger: Ledger, step: Step) -> None:
         key = ledger.keys.get((known.tenant, known.key or ""))
         if was.place == "outcome" and was.state != "done" and (not key or key[0] == id):
             expected.add(id)
-            known.cancel, known.expires_at, known.paid, known.ended_at = False, None, 0, None
+            known.cancel, known.expires_at, known.ended_at = False, None, None
+            known.paid = known.errors = 0
             place = "ready" if known.concurrency_key is None else "blocked"
             must_go_on(ledger, step, id, place, 0, alone=False)
             ledger.world.sometimes("an ended task got a new life")

@@ -189,6 +189,14 @@ def guarded(ledger: Ledger, step: Step) -> None:
     _untouched(ledger, step, held)
 
 
+def record(ledger: Ledger, step: Step) -> None:
+    guarded(ledger, step)
+    id = step.asked["id"].bytes
+    if step.answer[0][0]:
+        for position in step.asked["positions"]:
+            ledger.tasks[id].journal.setdefault(position, step.before[id].fence)
+
+
 def _held(step: Step, ids: Any, grants: Any) -> set[bytes]:
     if len(grants) == 1:
         grants = [*grants] * len(ids)
@@ -219,9 +227,11 @@ def lapsed(ledger: Ledger, step: Step) -> None:
     for id, stand in past.items():
         company = sum(s.worker == stand.worker for s in leases) > 1
         company = company or bool(ledger.lost_by.get(stand.worker or 0))
-        if bool(answer[id][10]) != company:
-            ledger.fail(f"in company: answered {answer[id][10]}", step, id)
-        step.process.looked[id] = (company, ledger.tasks[id].expired(ledger.wall))
+        got_on = ledger.tasks[id].got_on(stand.fence)
+        if [bool(told) for told in answer[id][10:12]] != [company, got_on]:
+            ledger.fail(f"in company, recorded: answered {answer[id][10:12]}", step, id)
+        expired = ledger.tasks[id].expired(ledger.wall)
+        step.process.looked[id] = (company, got_on, expired)
 
 
 def settle(ledger: Ledger, step: Step) -> None:
@@ -260,7 +270,9 @@ def _settled(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
     if by == "holder":
         ledger.written.add((id, was.grant))
     elif verdict not in FINAL and refund != _given_back(step, id):
-        ledger.fail("lost in company gives its try back once, else it pays", step, id)
+        ledger.fail(
+            "lost in company or after a record it pays nothing once, else it pays", step, id
+        )
     elif verdict in FINAL and not _must_end(step, known, was, verdict):
         ledger.fail(f"lost, but it need not end as {verdict}", step, id)
     ends = _ends(ledger, known, was, verdict, refund)
@@ -272,10 +284,18 @@ def _settled(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
         _note_end(ledger, known, verdict, ends, by)
         return
     tries = was.tries - refund
+    known.errors += verdict == "retry"
     known.paid -= refund and verdict != "lost"
+    lonely = bool(asked["alones"] and asked["alones"][n])
+    if refund and not lonely and known.got_on(was.fence):
+        ledger.world.sometimes(
+            "it got on, and the deaths of its workers are forgiven", tries > known.errors
+        )
+        tries, alone, known.paid = known.errors, False, known.errors
     if verdict == "lost":
         ledger.lost_by.setdefault(was.worker or 0, set()).add(id)
-        ledger.world.sometimes("lost in company, its try given back", refund)
+        ledger.world.sometimes("lost in company, its try given back", refund and lonely)
+        ledger.world.sometimes("lost after it had got on: it pays nothing", refund and not lonely)
     if verdict in ("retry", "snoozed", "waiting"):
         now = must_go_on(ledger, step, id, "later", tries, alone)
         delay = asked["delays"][n]
@@ -292,15 +312,16 @@ def _settled(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
 
 
 def _given_back(step: Step, id: bytes) -> bool:
-    company, _ = step.process.looked[id]
-    return company and not step.before[id].alone
+    """A loss that costs nothing. Who is marked pays for each."""
+    company, got_on, _ = step.process.looked[id]
+    return (company or got_on) and not step.before[id].alone
 
 
 def _must_end(step: Step, known: Known, was: Stand, verdict: str) -> bool:
     """Why recovery may end it: by what it saw when it looked. Later news may come too late."""
     if verdict == "cancelled":
         return known.cancel
-    _, expired = step.process.looked[was.id]
+    *_, expired = step.process.looked[was.id]
     return expired or (was.tries >= known.max_tries and not _given_back(step, was.id))
 
 

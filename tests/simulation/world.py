@@ -27,7 +27,8 @@ class Process:
         self.alive = True
         self.stopped_until = 0
         self.reborn: Callable[[], None] | None = None
-        self.looked: dict[bytes, tuple[bool, bool]] = {}  # lapsed leases: in company, expired
+        # Lapsed leases: whether in company, having recorded something, expired.
+        self.looked: dict[bytes, tuple[bool, bool, bool]] = {}
         self.put_down: set[bytes] = set()  # tasks that it let wait just now
 
 

@@ -167,6 +167,17 @@ def test_lost_without_company_pays_and_stays_among_others():
     assert (follows.verdict, follows.refund, follows.alone) == (Verdict.LOST, False, False)
 
 
+def test_lost_after_it_had_recorded_something_it_pays_nothing():
+    follows = settle(facts(3), Lost(in_company=False, recorded=True))
+    assert (follows.verdict, follows.refund, follows.alone) == (Verdict.LOST, True, False)
+
+
+@pytest.mark.parametrize("in_company", [True, False])
+def test_whoever_is_marked_pays_whatever_it_had_recorded(in_company: bool):
+    follows = settle(facts(2, alone=True), Lost(in_company, recorded=True))
+    assert (follows.verdict, follows.refund, follows.alone) == (Verdict.LOST, False, True)
+
+
 def test_a_lost_task_goes_back_without_backoff():
     for known, outcome in product(FACTS, (Lost(in_company=False), Lost(in_company=True))):
         assert settle(known, outcome).delay is None

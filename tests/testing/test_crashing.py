@@ -110,14 +110,22 @@ async def test_a_sync_function_goes_on_behind_it_too(app: AppUnderTest):
     assert ledger == ["a", "b", "c"]
 
 
-async def test_each_crash_comes_once_and_costs_an_attempt(app: AppUnderTest):
+async def test_each_crash_comes_once_and_costs_nothing_where_it_got_on(app: AppUnderTest):
     for name in ("a", "b"):
         app.crash_at(chain, after=name)
     task = await app.dispatch(chain)
     await app.drain()
     assert (await task.result(timeout=30))[3] == "worker-3"
-    assert (await task.state()).try_count == 3
+    assert (await task.state()).try_count == 1
     assert ledger == ["a", "b", "c", "finally"]
+
+
+async def test_a_crash_before_anything_was_recorded_costs_a_try(app: AppUnderTest):
+    for _ in range(2):
+        app.crash_at(chain, during="a")
+    task = await app.dispatch(chain)
+    await app.drain()
+    assert (await task.state()).try_count == 3
 
 
 async def test_a_task_whose_workers_all_die_becomes_a_dead_letter(app: AppUnderTest):

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import chain, takewhile
 from math import inf
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +19,14 @@ from holdfast.store import Flows
 from holdfast.tasks.lifecycle import Waiting
 from holdfast.tasks.task import TaskStatus
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "Moment"]
+
+Moment = list[tuple[Ask, One | Recorded]]  # what reaches the function at once
 
 _LINGER = 1.0  # seconds that a function stays in memory for what it waits for
 _FIRST_LOOK, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two looks, where no hint comes
 _LARGEST_BATCH = 512 * 1024  # bytes of results that are recorded in one entry
+_MOMENT = 0.001  # seconds that sleeps which end together may be apart
 _STRANGER = 5.0  # seconds between two looks at a task that is not our child: it wakes nobody
 
 
@@ -72,12 +74,12 @@ class Arrivals:
 
     # ── what has come ────────────────────────────────────────────────────────────────────────
 
-    def take(self) -> list[tuple[Ask, One | Recorded]]:
-        """What reaches the function next. Steps; or children; or one signal; or what is due: never
-        several kinds at one moment, since whoever comes first may make it give up the others, and
-        a signal must not be taken from the queue for nobody. Time is over only after a look: what
-        came before, while nobody was here or had a slot, has come in time."""
-        found = self._finished() or self._ended() or self._signalled() or self._all_due()
+    def take(self) -> list[Moment]:
+        """What reaches the function next, one after the other, also where all of it has come while
+        nobody was here: whoever comes first may make it give up the others. Steps; or children; or
+        one signal, which must not be taken from the queue for nobody; or what is due. Time is over
+        only after a look: what came before, while nobody was here or had a slot, is in time."""
+        found = self._finished() or self._ended() or self._signalled() or self._due()
         if found:
             self._since = self._loop.time()
         return found
@@ -114,7 +116,7 @@ class Arrivals:
 
     def has_come(self) -> bool:
         """Whether there is anything to take."""
-        return bool(self.ran or self._come() or self._next_signal() or self._all_due())
+        return bool(self.ran or self._come() or self._next_signal() or self._due())
 
     def use(self, signal: UUID) -> None:
         """The function has heard of this one."""
@@ -132,22 +134,23 @@ class Arrivals:
         found, self._lingering = self._lingering, []
         return found
 
-    def _finished(self) -> list[tuple[Ask, One | Recorded]]:
-        found: list[tuple[Ask, One | Recorded]] = [*self.ran]
+    def _finished(self) -> list[Moment]:
+        found: list[Moment] = [[one] for one in self.ran]
         self.ran.clear()
         return found
 
-    def _ended(self) -> list[tuple[Ask, One | Recorded]]:
-        found: list[tuple[Ask, One | Recorded]] = []
+    def _ended(self) -> list[Moment]:
+        """Each by itself, in the order in which they ended; but all of a join together."""
+        found: dict[Ask | Join, Moment] = {}
         size = 0
         for ask, end in self._come().items():
             size += _size(end)
             if found and size > _LARGEST_BATCH:
-                break  # the rest in the next entry
+                break  # the rest is written later
             assert ask.task
             del self.told[ask.task]
-            found.append((ask, _one_of(ask, end)))
-        return found
+            found.setdefault(ask.join or ask, []).append((ask, _one_of(ask, end)))
+        return list(found.values())
 
     def _come(self) -> dict[Ask, Ending]:
         """Children that have ended; those of a join only when it is complete, or broken."""
@@ -157,7 +160,7 @@ class Arrivals:
         over = {join for join in joins if _is_over(join, come)}
         return {ask: end for ask, end in come.items() if ask.join is None or ask.join in over}
 
-    def _signalled(self) -> list[tuple[Ask, One | Recorded]]:
+    def _signalled(self) -> list[Moment]:
         if not (found := self._next_signal()):
             return []
         ask, signal = found
@@ -166,7 +169,7 @@ class Arrivals:
         self._used.add(signal.id)
         assert ask.position is not None
         said = msgspec.Raw(signal.payload)
-        return [(ask, One(ask.position, "done", said, signal=signal.id))]
+        return [[(ask, One(ask.position, "done", said, signal=signal.id))]]
 
     def _next_signal(self) -> tuple[Ask, Signal] | None:
         """For whoever asked first."""
@@ -188,18 +191,23 @@ class Arrivals:
         return any(ask.kind in ("child", "signal") for ask in self._open.values())
 
     def _due_at(self) -> float:
-        return min((ask.due for ask in self._open.values() if ask.due is not None), default=inf)
+        return min(map(_time_of, self._open.values()), default=inf)
 
-    def _all_due(self) -> list[tuple[Ask, One | Recorded]]:
+    def _due(self) -> list[Moment]:
         """In the order of their times, which may all be over after an outage. A timer comes by
         itself: what it ends must not come beside it."""
         now = self._loop.time()
         if self._waits_outside():
             now = min(now, self._looked_at)
-        due = [(ask.due, ask) for ask in self._open.values() if ask.due is not None]
-        over = [ask for at, ask in sorted(due, key=itemgetter(0)) if at <= now]
-        together = list(takewhile(lambda ask: ask.kind != "timer", over)) or over[:1]
-        return [(ask, One(-1 if ask.position is None else ask.position, "due")) for ask in together]
+        over = sorted((ask for ask in self._open.values() if _time_of(ask) <= now), key=_time_of)
+        found: list[Moment] = []
+        before = -inf
+        for ask in list(takewhile(lambda ask: ask.kind != "timer", over)) or over[:1]:
+            if _time_of(ask) > before + _MOMENT:
+                found.append([])
+                before = _time_of(ask)
+            found[-1].append((ask, One(-1 if ask.position is None else ask.position, "due")))
+        return found
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 
@@ -293,6 +301,10 @@ class Arrivals:
             known = self._used | self._returned.keys()
             self._signals = others + [one for one in news.signals if one.id not in known]
             self._lingering = [one.id for one in news.signals if one.id in self._used]
+
+
+def _time_of(ask: Ask) -> float:
+    return inf if ask.due is None else ask.due
 
 
 def _one_of(ask: Ask, end: Ending) -> One:

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.answers import Ending, Journal
 from holdfast.context import here, running
 from holdfast.errors import LeaseLost, Parked
+from holdfast.flow.arrivals import Moment
 from holdfast.flow.asks import Ask
 from holdfast.flow.entries import (
     Arrival,
@@ -243,42 +244,42 @@ class Pump(Standing):
         self._arrivals.under_way.discard(step)
         self.stir()
 
-    async def _take_in(self, come: Sequence[tuple[Ask, One | Recorded]]) -> None:
+    async def _take_in(self, moments: Sequence[Moment]) -> None:
         """What came, recorded and handed over. Nothing but this was waited for: then it needs no
         commit of its own, since it can come in no other order; but a step must not run again."""
+        come = [one for moment in moments for one in moment]
         alone = len(come) == 1 and len(self.open) == 1 and not self._branches
         if isinstance(come[0][1], Recorded) and come[0][1].failure is None:
             alone = False
         self._note_passed()
         first = self._recording.position
-        ones: list[tuple[Ask, One]] = []
-        for ask, what in come:
-            if isinstance(what, Recorded):
-                ask.position = self._recording.add(what, decides=True)
-                ones.append((ask, one_of(what, ask.position)))
-            else:
-                ones.append((ask, what))
-        for ask, _ in come:
-            if ask.position is None:  # a timer that nobody asked to be put down for
-                entry = Asked(ask.key, "timer", None, ask.seconds)
-                ask.position = self._recording.add(entry)
-        kept = [
-            msgspec.structs.replace(one, ask=ask.position)
-            for ask, one in ones
-            if ask.kind != "step"
-        ]
-        if kept:
-            plain = all(a.kind == "child" and one.how == "done" for a, one in ones)
-            self._recording.add(Came(kept), decides=not plain)
+        told = [self._put(moment) for moment in moments]
         # A function that never asked for anything but time needs no journal.
         if not alone and not self._is_plain():
             for ask, _ in come:
                 ask.coming = True
             await self._recording.flush(seen=self._arrivals.seen)
             self._note_passed(before=first)
-        # One entry after the other, as they are read again: what steps came to has one each.
-        self._told += [[one] for one in ones] if come[0][0].kind == "step" else [ones]
+        self._told += told  # one entry after the other, as they are read again
         self._hand_over()
+
+    def _put(self, moment: Moment) -> list[tuple[Ask, One]]:
+        """What came at one moment, added to the journal: one entry, or a step's own."""
+        ones: list[tuple[Ask, One]] = []
+        for ask, what in moment:
+            if isinstance(what, Recorded):
+                ask.position = self._recording.add(what, decides=True)
+                ones.append((ask, one_of(what, ask.position)))
+            elif ask.position is None:  # a timer that nobody asked to be put down for
+                entry = Asked(ask.key, "timer", None, ask.seconds)
+                ask.position = self._recording.add(entry)
+                ones.append((ask, msgspec.structs.replace(what, ask=ask.position)))
+            else:
+                ones.append((ask, what))
+        if kept := [one for ask, one in ones if ask.kind != "step"]:
+            plain = all(ask.kind == "child" and one.how == "done" for ask, one in ones)
+            self._recording.add(Came(kept), decides=not plain)
+        return ones
 
     def _note_passed(self, before: int | None = None, *, acts: bool = False) -> None:
         """What went on by itself, in time for what the function is told, or does, now. `acts`: also

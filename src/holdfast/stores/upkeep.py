@@ -45,7 +45,7 @@ class Upkeep(Working):
         assert states is not None  # nothing that was lost is all done
         await self._wake(parents)
         taken = [
-            Recovered(lease, row[3], _status(states[lease.task]), row[11])
+            Recovered(lease, row[3], _status(states[lease.task]), row[12])
             for lease, row in lapsed
             if lease.task in states
         ]
@@ -122,7 +122,7 @@ class Upkeep(Working):
 
 
 def _lost(row: Sequence[Any], default_tries: int) -> Settlement:
-    _, _, _, _, tries, max_tries, policy, alone, cancel, expired, in_company, _ = row
+    _, _, _, _, tries, max_tries, policy, alone, cancel, expired, in_company, recorded, _ = row
     facts = Facts(
         tries=tries,
         max_tries=max_tries or default_tries,
@@ -131,7 +131,7 @@ def _lost(row: Sequence[Any], default_tries: int) -> Settlement:
         cancel_requested=cancel,
         expired=expired,
     )
-    return settle(facts, Lost(in_company), random.random())
+    return settle(facts, Lost(in_company, recorded), random.random())
 
 
 def _status(state: str) -> TaskStatus:

@@ -119,9 +119,11 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 class Lost(msgspec.Struct, frozen=True):
     """Nobody renewed the lease. In company: other tasks of the same worker were lost too, so this
-    one is not blamed yet; it gets its attempt back, once. Lost again, it pays, and runs alone."""
+    one is not blamed yet; it gets its attempt back, once. Lost again, it pays, and runs alone.
+    `recorded`: it had got on; where nobody else was lost with it, it pays nothing."""
 
     in_company: bool
+    recorded: bool = False
 
 
 Outcome = Done | Errored | Cancelled | Expired | Snoozed | Anew | HandedBack | Waiting | Lost
@@ -230,13 +232,13 @@ def _wish(facts: Facts, outcome: Outcome, roll: float) -> Settlement:
                 seen=outcome.seen,
                 reason=outcome.reason,
             )
-        case Lost(in_company):
-            given_back = in_company and not facts.alone
+        case Lost(in_company, recorded):
+            excused = in_company and not facts.alone
             return Settlement(
                 verdict=Verdict.LOST,
                 failure=LOST,
-                refund=given_back,
-                alone=facts.alone or given_back,
+                refund=excused or (recorded and not in_company and not facts.alone),
+                alone=facts.alone or excused,
             )
         case _:
             assert_never(outcome)

@@ -3,7 +3,7 @@ select holdfast.promote(:batch)
 
 -- name: lapsed
 select
-  id, grant_id, fence, worker, tries, max_tries, policy, alone, cancel_requested, expired, in_company, late
+  id, grant_id, fence, worker, tries, max_tries, policy, alone, cancel_requested, expired, in_company, recorded, late
 from holdfast.lapsed(:batch)
 
 -- name: add_recovered

@@ -57,6 +57,11 @@ update later
 set tries = 0, alone = false
 where id = :id
 
+-- name: restart.attempt
+update attempt
+set tries = 0
+where id = :id and fence = (select l.fence from later l where l.id = :id)
+
 -- name: payload
 select t.payload
 from task t

@@ -263,10 +263,34 @@ select
   end,
   :verdict not in ('done', 'failed', 'cancelled') and not t.cancel_requested and coalesce(t.expires_at <= :now, 0),
   t.parent,
-  la.pool
+  la.pool,
+  :refund and not :lonely and (:tries > 1 or :alone)
+    and coalesce((select s.fence from step s where s.id = :id order by s.position desc limit 1) = :fence, 0)
 from task t
 cross join lane la on la.id = :lane
 where t.id = :id
+
+-- The tries of a task that its errors have cost: the least of what was charged after an attempt and the errors since.
+-- name: settle.failures
+select min(
+  :tries - 1,
+  coalesce(min(r.tries + r.since), :tries),
+  iif(count(*) < 100, count(*) filter (where r.ended = 'retry'), :tries)
+)
+from (
+  select
+    a.tries,
+    a.ended,
+    count(*) filter (where a.ended = 'retry')
+      over (order by a.fence desc rows between unbounded preceding and 1 preceding) as since
+  from (
+    select a.tries, a.ended, a.fence
+    from attempt a
+    where a.id = :id
+    order by a.fence desc
+    limit 100
+  ) a
+) r
 
 -- name: settle.parent
 select t.parent

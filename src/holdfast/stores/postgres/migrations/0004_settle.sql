@@ -37,6 +37,52 @@ begin
 end $$;
 
 
+-- Whether this attempt has recorded something: what it asked for, or what it heard.
+
+create function holdfast.recorded(p_id uuid, p_fence int)
+returns boolean
+language sql
+stable
+as $$
+  select coalesce(
+    (select s.fence from holdfast.step s where s.id = p_id order by s.position desc limit 1) = p_fence, false
+  )
+$$;
+
+
+-- The tries of a task that its errors have cost, without those that deaths of its workers have. After each attempt
+-- at least so many were charged as there had been errors, and just so many where deaths were forgiven or a life began:
+-- it is the least of what was charged and the errors since. More than 100 attempts back nobody looks.
+
+create function holdfast.failures(p_id uuid, p_tries smallint)
+returns int
+language sql
+stable
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+  select least(
+    p_tries - 1,
+    min(r.tries + r.since),
+    case when count(*) < 100 then count(*) filter (where r.ended = 'retry') end
+  )::int
+  from (
+    select
+      a.tries,
+      a.ended,
+      count(*) filter (where a.ended = 'retry')
+        over (order by a.fence desc rows between unbounded preceding and 1 preceding) as since
+    from (
+      select a.tries, a.ended, a.fence
+      from holdfast.attempt a
+      where a.id = p_id
+      order by a.fence desc
+      limit 100
+    ) a
+  ) r
+$$;
+
+
 -- One guarded statement: the lease goes, and what follows stands. What is not answered was refused;
 -- where nothing was, "whole" says so instead of a list.
 -- verdicts null: all done; a single grant stands for all. A retry ends the task when it has no tries left, was cancelled or has
@@ -173,7 +219,8 @@ begin
   ), judged as materialized (
     select
       g.*, t.parent, la.pool,
-      g.tries - g.refund::int as charged,
+      case when f.forgiven then holdfast.failures(g.id, g.tries) else g.tries - g.refund::int end as charged,
+      g.alone and not f.forgiven or g.lonely as stays_alone,
       case
         when g.verdict in ('done', 'failed', 'cancelled') then g.verdict
         when t.cancel_requested then 'cancelled'
@@ -184,6 +231,9 @@ begin
     from told g
     join holdfast.task t on t.id = any (array[g.id])
     join holdfast.lane la on la.id = any (array[g.lane])
+    cross join lateral (                   -- who gets on is forgiven the deaths of its workers
+      select g.refund and not g.lonely and (g.tries > 1 or g.alone) and holdfast.recorded(g.id, g.fence) as forgiven
+    ) f
   ), ended as (
     insert into holdfast.outcome (
       id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result, error_type, error, detail
@@ -212,19 +262,19 @@ begin
         when j.delay is null and j.verdict = 'waiting' then 'infinity'
         else stamp + make_interval(secs => coalesce(j.delay, 0))
       end,
-      j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child, j.key,
+      j.lane, j.fence, j.np, j.charged, j.stays_alone, j.child, j.key,
       case when j.verdict = 'waiting' then coalesce(j.reason, 'waiting') end,
       coalesce(j.wakes, 1)
     from judged j
     where j.ends_as is null and j.verdict in ('retry', 'snoozed', 'waiting')
   ), returned as (
     insert into holdfast.ready (seq, id, lane, fence, np, tries, alone, child)
-    select j.seq, j.id, j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child
+    select j.seq, j.id, j.lane, j.fence, j.np, j.charged, j.stays_alone, j.child
     from judged j
     where j.ends_as is null and j.verdict in ('handed_back', 'lost') and j.key is null
   ), shut_out as (
     insert into holdfast.blocked (seq, id, pool, lane, fence, np, tries, alone, child, key)
-    select j.seq, j.id, j.pool, j.lane, j.fence, j.np, j.charged, j.alone or j.lonely, j.child, j.key
+    select j.seq, j.id, j.pool, j.lane, j.fence, j.np, j.charged, j.stays_alone, j.child, j.key
     from judged j
     where j.ends_as is null and j.verdict in ('handed_back', 'lost') and j.key is not null
   ), freed as (
@@ -394,7 +444,7 @@ $$;
 create function holdfast.lapsed(p_batch int)
 returns table (
   id uuid, grant_id uuid, fence int, worker bigint, tries smallint, max_tries smallint, policy bytea,
-  alone boolean, cancel_requested boolean, expired boolean, in_company boolean, late float8
+  alone boolean, cancel_requested boolean, expired boolean, in_company boolean, recorded boolean, late float8
 )
 language sql
 set plan_cache_mode = force_generic_plan
@@ -419,6 +469,7 @@ as $$
     p.id, p.grant_id, p.fence, p.worker, p.tries, t.max_tries, t.policy, p.alone, t.cancel_requested,
     coalesce(t.expires_at <= holdfast.clock(), false),
     c.n > 1 or exists (select from holdfast.attempt a where a.worker = p.worker and a.ended = 'lost'),
+    holdfast.recorded(p.id, p.fence),
     extract(epoch from holdfast.clock() - p.lease_timeout)::float8
   from past p
   join crowd c on c.worker = p.worker
@@ -760,5 +811,9 @@ begin
     update holdfast.task t set payload = p_payload where t.id = p_id;
     delete from holdfast.step s where s.id = p_id;
     update holdfast.later l set tries = 0, alone = false where l.id = p_id;
+    update holdfast.attempt a
+    set tries = 0
+    from holdfast.later l
+    where l.id = p_id and a.id = l.id and a.fence = l.fence;
   end if;
 end $$;

@@ -309,6 +309,7 @@ def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes, default_tries:
         s.run("restart.task", id=id, payload=payload)
         s.run("restart.steps", id=id)
         s.run("restart.tries", id=id)
+        s.run("restart.attempt", id=id)
     return answer
 
 

@@ -208,17 +208,28 @@ def _judge(
         "settle.judge",
         id=[row[0] for row in gone],
         lane=[row[6] for row in gone],
+        fence=[row[4] for row in gone],
         tries=[row[5] for row in gone],
+        alone=[row[12] for row in gone],
         verdict=[wish["verdict"] for wish in wishes],
         refund=[bool(wish["refund"]) for wish in wishes],
+        lonely=[bool(wish["lonely"]) for wish in wishes],
         default_tries=default_tries,
     )
     facts = {id: rest for id, *rest in verdicts}
-    return [
-        Judged.of(row, wish, *facts[row[0]])
-        for row, wish in zip(gone, wishes, strict=True)
-        if row[0] in facts
-    ]
+    judged = []
+    for row, wish in zip(gone, wishes, strict=True):
+        if row[0] in facts:
+            *rest, is_forgiven = facts[row[0]]
+            failures = _failures(s, row) if is_forgiven else None
+            judged.append(Judged.of(row, wish, *rest, failures=failures))
+    return judged
+
+
+def _failures(s: Session, row: Sequence[Any]) -> int:
+    """The tries that its errors have cost."""
+    failures: int = s.value("settle.failures", id=row[0], tries=row[5])
+    return failures
 
 
 def _free(s: Session, gates: Iterable[str | None]) -> None:

@@ -32,6 +32,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     late: bool
     parent: bytes | None
     pool: int
+    charged: int
 
     @classmethod
     def of(
@@ -42,11 +43,23 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         late: int,
         parent: bytes | None,
         pool: int,
+        *,
+        failures: int | None,
     ) -> "Judged":
+        """`failures`: of one that got on, which is forgiven the deaths of its workers."""
         names = cls.__struct_fields__[: len(row)]
         lease: dict[str, Any] = dict(zip(names, row, strict=True))
-        lease["alone"] = bool(lease["alone"] or wish["lonely"])
-        return cls(**lease, wish=wish, ends_as=ends_as, late=bool(late), parent=parent, pool=pool)
+        alone = failures is None and lease["alone"]
+        lease["alone"] = bool(alone or wish["lonely"])
+        return cls(
+            **lease,
+            wish=wish,
+            ends_as=ends_as,
+            late=bool(late),
+            parent=parent,
+            pool=pool,
+            charged=lease["tries"] - bool(wish["refund"]) if failures is None else failures,
+        )
 
     @property
     def verdict(self) -> str:
@@ -56,11 +69,6 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         return self.ends_as or self.verdict
-
-    @property
-    def charged(self) -> int:
-        """Suspend, snooze and hand-back give their try back."""
-        return self.tries - bool(self.wish["refund"])
 
 
 def write(s: Session, judged: Sequence[Judged], by: str) -> list[bytes]:

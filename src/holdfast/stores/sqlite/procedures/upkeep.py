@@ -28,7 +28,7 @@ _LEFT_BEHIND = ("attempts", "refusals", "progress", "steps", "signals", "wakes",
 def lapsed(s: Session, *, batch: int) -> list[tuple[Any, ...]]:
     """Leases past their end, with what the decision about them needs."""
     return [
-        (*row[:7], *map(bool, row[7:11]), row[11]) for row in s.rows("lapsed.leases", batch=batch)
+        (*row[:7], *map(bool, row[7:12]), row[12]) for row in s.rows("lapsed.leases", batch=batch)
     ]
 
 

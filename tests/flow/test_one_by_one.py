@@ -1,0 +1,86 @@
+"""What came while nobody was there reaches the function as if it had been: one after the other."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, TaskFailed, TaskHandle
+from tests.flow.acts import open_children, waits
+from tests.work.bench import Bench, until
+
+SLEEPS = (0.9, 0.3, 0.6)
+
+
+def _register(app: Holdfast) -> list[Any]:
+    @app.durable(name="child", queue="children")
+    async def child(seconds: float) -> float:
+        await Holdfast.sleep(seconds)
+        return seconds
+
+    @app.durable(name="broken", queue="children", max_tries=1)
+    async def broken(seconds: float) -> None:
+        await Holdfast.sleep(seconds)
+        raise ValueError(str(seconds))
+
+    async def first_of(asks: list[Any]) -> list[Any]:
+        """What came together, each time."""
+        tasks, rounds = [asyncio.ensure_future(ask) for ask in asks], []
+        pending = set(tasks)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            rounds.append(sorted(tasks.index(task) for task in done))
+        return await Holdfast.step(f"{len(rounds)} rounds", list, rounds)
+
+    @app.durable(name="sleeps")
+    async def sleeps() -> list[Any]:
+        return await first_of([Holdfast.sleep(seconds) for seconds in SLEEPS])
+
+    @app.durable(name="children")
+    async def children() -> list[Any]:
+        return await first_of([child(seconds) for seconds in SLEEPS])
+
+    @app.durable(name="given_up")
+    async def given_up() -> list[Any]:
+        tasks = [asyncio.ensure_future(child(seconds)) for seconds in SLEEPS]
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        return [[await task for task in done], await Holdfast.step("left", len, pending)]
+
+    @app.durable(name="first_failure")
+    async def first_failure() -> list[Any]:
+        found: list[str] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for seconds in SLEEPS:
+                    group.create_task(broken(seconds))
+        except* TaskFailed as failed:
+            found = [str(error) for error in failed.exceptions]
+        return [len(found), await Holdfast.step("found", lambda: found[0].partition(":")[2])]
+
+    @app.durable(name="equal")
+    async def equal() -> list[Any]:
+        return await first_of([Holdfast.sleep(0.3) for _ in range(3)])
+
+    return [sleeps, children, given_up, first_failure, equal]
+
+
+EXPECTED = [[[1], [2], [0]]] * 2 + [[[0.3], 2], [1, " 0.3"], [[0, 1, 2]]]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "put down between"])
+async def test_what_came_while_nobody_was_there(bench: Bench, no_linger: None, again: bool) -> None:
+    functions = _register(bench.app)
+    tasks: list[TaskHandle[Any]] = [await bench.app.dispatch(function) for function in functions]
+    async with bench.worker(queues=["default"]):
+        for task in tasks:
+            await waits(bench, task)
+    async with bench.worker(queues=["children"]):
+        await until(lambda: not open_children(bench))
+    if again:  # each worker hands its functions back where they stand
+        for _ in range(3):
+            async with bench.worker(drain_timeout=0.0):
+                await asyncio.sleep(0.05)
+    async with bench.worker():
+        assert [await task.result(timeout=30) for task in tasks] == EXPECTED
