@@ -30,7 +30,7 @@ from holdfast.tasks.names import (
 from holdfast.tasks.payload import encode
 from holdfast.tasks.retry import RetryPolicy
 from holdfast.tasks.signature import Signature
-from holdfast.tasks.task import Claimed, Draft
+from holdfast.tasks.task import Claimed, Draft, fingerprint
 
 __all__ = ["Call", "Function", "Isolation", "KeyFunction", "Soon", "Traits", "Wishes"]
 
@@ -233,6 +233,7 @@ class Function(Generic[P, T, R]):
             max_tries=wishes.max_tries,
             retry=traits.retry_policy,
             key=key,
+            work=None if wishes.idempotency_key else self._own_work(),
             unique=wishes.unique or "while_kept",
             fresh=None if wishes.idempotency_key or traits.runs_once else traits.cached,
             concurrency_key=self._concurrency_key(args, kwargs),
@@ -258,6 +259,10 @@ class Function(Generic[P, T, R]):
             said = f"{self.name}\0{self.version}\0".encode() + payload
             return f"cached:{self.name[:150]}:{sha256(said).hexdigest()}"
         return None
+
+    def _own_work(self) -> bytes | None:
+        """Whoever makes keys of some arguments says that the others do not matter."""
+        return fingerprint(self.name, b"") if self.traits.idempotency_key_func else None
 
     def _concurrency_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
         name = self.traits.concurrency_key

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, RetryPolicy, TaskCancelled, TaskFailed
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, KeyConflict
 from holdfast.testing import AppUnderTest
 from tests.flow.acts import journal, number_of
 from tests.work.bench import Bench, until
@@ -172,3 +172,30 @@ async def test_who_waits_for_a_result_that_another_gave_up_gets_one_of_its_own(
         assert await second.result(timeout=30) == 7
         with pytest.raises(TaskCancelled):
             await first.result(timeout=30)
+
+
+async def test_a_key_made_of_some_arguments_is_one_run_whatever_the_others_are(
+    bench: Bench,
+) -> None:
+    """Dispatched or called, at once or one after the other. A key that is given stays strict."""
+    ran: list[int] = []
+
+    @bench.app.durable(name="charge", idempotency_key_func=lambda order, at: f"order-{order}")
+    async def charge(order: int, at: float) -> float:
+        ran.append(order)
+        return at
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[float]:
+        return [*await asyncio.gather(charge(7, 3.0), charge(7, 4.0)), await charge(7, 5.0)]
+
+    first = await bench.app.dispatch(charge, 7, 1.0)
+    second = await bench.app.dispatch(charge, 7, at=2.0)
+    assert first.id == second.id
+    async with bench.worker():
+        assert await (await bench.app.dispatch(parent)).result(timeout=60) == [1.0, 1.0, 1.0]
+    assert ran == [7]
+    given = charge.options(idempotency_key="mine")
+    await bench.app.dispatch(given, 7, 1.0)
+    with pytest.raises(KeyConflict):
+        await bench.app.dispatch(given, 7, 2.0)
