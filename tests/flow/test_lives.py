@@ -3,12 +3,14 @@ attempts; and failures that come beside something else."""
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast import Holdfast, NonRetryable, TaskFailed
 from holdfast.flow import ending
-from tests.flow.acts import ONCE, SOON, waits
+from holdfast.tasks.task import TaskStatus
+from tests.flow.acts import ONCE, SOON, number_of, waits
 from tests.work.bench import Bench, until
 
 
@@ -172,3 +174,42 @@ async def test_a_new_life_that_is_parked_at_first_still_gives_its_child_one(benc
         await bench.app.retry(task)
         assert await task.result(timeout=60) == "done"
     assert calls == ["child", "child"]
+
+
+async def test_a_child_that_fails_again_as_soon_as_it_is_revived_is_not_made_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its parent has looked what became of it."""
+    failures = iter([True, True, False])
+
+    @bench.app.durable(name="child", queue="children", retry_policy=ONCE)
+    async def child() -> str:
+        if next(failures):
+            raise ConnectionError("it is down for a moment")
+        return "up"
+
+    @bench.app.durable(name="parent", retry_policy=ONCE)
+    async def parent() -> str:
+        return await child()
+
+    store = await bench.store()
+    retry = type(store).retry
+
+    async def is_over(store: Any, task: Any) -> bool:
+        return (await store.get(task)).status in (TaskStatus.FAILED, TaskStatus.DONE)
+
+    async def slow(self: Any, tasks: Any) -> Any:
+        revived = await retry(self, tasks)
+        if (await self.get(tasks[0])).parent:
+            await until(lambda: is_over(self, tasks[0]))
+        return revived
+
+    monkeypatch.setattr(type(store), "retry", slow)
+    async with bench.worker(queues=["default"]), bench.worker(queues=["children"]):
+        task = await bench.app.dispatch(parent)
+        for _ in range(2):
+            with pytest.raises(TaskFailed, match="down for a moment"):
+                await task.result(timeout=30)
+            assert await bench.app.retry(task)
+        assert await task.result(timeout=30) == "up"
+    assert number_of(bench, "child") == 1
