@@ -196,16 +196,48 @@ async def test_whoever_ends_well_after_a_loss_in_company_is_like_a_new_one(store
     assert (again.lease.task, again.tries, again.alone) == (first, 1, False)
 
 
-async def test_a_marked_one_that_dies_pays_whatever_it_recorded(store, clock):
+async def test_a_marked_one_stays_marked_when_it_dies_alone_and_pays_nothing(store, clock):
+    """It may have killed others: so it is not forgiven what it paid before it ends well."""
     id, other = await put(store, 2, max_tries=3)
-    await claim(store, worker=next(WORKERS))
-    await clock.advance(61)
-    await store.recover()
+    for _ in range(2):
+        await claim(store, worker=next(WORKERS))
+        await clock.advance(61)
+        await store.recover()
     await store.cancel([other])
-    for expected in (1, 2):
-        await die(store, clock, recorded=True)
-        assert await tries_of(store, id) == expected
-    assert await die(store, clock, recorded=True) is TaskStatus.FAILED
+    for _ in range(5):
+        assert await die(store, clock, recorded=True) is TaskStatus.PENDING
+        assert await tries_of(store, id) == 1
+    task = await begin(store)
+    assert task.is_suspect(3)
+    await get_on(store, task)
+    await finish(store, task, waiting(timer=1))
+    assert await tries_of(store, id) == 0
+
+
+async def test_rests_that_say_nothing_hide_no_error_and_no_death(store, clock):
+    """Whoever waits for somebody else's task is put down every few seconds."""
+    id = await put_one(store, max_tries=3)
+    await finish(store, await begin(store), retry())
+    await store.promote()
+    for _ in range(2):
+        await die(store, clock, recorded=False)
+        assert await tries_of(store, id) == 2
+        for _ in range(110):
+            await rest(store, clock, recorded=False)
+        await rest(store, clock)
+        assert await tries_of(store, id) == 1
+
+
+async def test_a_life_that_begins_with_the_fence_of_the_last_counts_its_own_errors(store, clock):
+    """Cancelled before it was tried again: two rows of its history have one fence."""
+    id = await put_one(store, max_tries=3)
+    await finish(store, await begin(store), retry(5))
+    await store.cancel([id])
+    await store.retry([id])
+    await store.promote()
+    await die(store, clock, recorded=False)
+    await rest(store, clock)
+    assert await tries_of(store, id) == 0
 
 
 async def test_errors_of_a_former_life_do_not_count(store, clock):

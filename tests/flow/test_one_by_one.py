@@ -1,6 +1,7 @@
 """What came while nobody was there reaches the function as if it had been: one after the other."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -84,3 +85,63 @@ async def test_what_came_while_nobody_was_there(bench: Bench, no_linger: None, a
                 await asyncio.sleep(0.05)
     async with bench.worker():
         assert [await task.result(timeout=30) for task in tasks] == EXPECTED
+
+
+async def zero() -> None:
+    await asyncio.sleep(0)
+
+
+async def thread() -> None:
+    await asyncio.to_thread(int)
+
+
+@pytest.mark.parametrize("own", [zero, thread])
+async def test_what_a_branch_does_by_itself_between_two_of_them_is_done_again(
+    bench: Bench, no_linger: None, own: Callable[[], Awaitable[None]]
+) -> None:
+    seen: list[int] = []
+
+    @bench.app.durable(name="two", max_tries=1)
+    async def two() -> Any:
+        flag: list[int] = []
+
+        async def first() -> None:
+            await Holdfast.sleep(0.1)
+            await own()
+            flag.append(1)
+
+        async def second() -> Any:
+            await Holdfast.sleep(0.3)
+            seen.append(len(flag))
+            return await Holdfast.step(f"saw {len(flag)}", int, len(flag))
+
+        found = await asyncio.gather(first(), second())
+        await Holdfast.sleep(0.05)
+        return [await Holdfast.step("end", str, found), len(flag)]
+
+    task = await bench.app.dispatch(two)
+    async with bench.worker():
+        await waits(bench, task)
+    await asyncio.sleep(0.4)
+    async with bench.worker():
+        assert await task.result(timeout=30) == [f"[None, {seen[0]}]", 1]
+    assert len(seen) > 1
+    assert set(seen) == {seen[0]}
+
+
+async def test_of_very_many_the_last_come_together(bench: Bench, no_linger: None) -> None:
+    """Each moment takes a turn of every branch."""
+
+    @bench.app.durable(name="many")
+    async def many() -> int:
+        await asyncio.gather(*(Holdfast.sleep(0.3 + n / 500) for n in range(250)))
+        return await Holdfast.step("end", int, 1)
+
+    task = await bench.app.dispatch(many)
+    async with bench.worker():
+        await waits(bench, task)
+    await asyncio.sleep(1.0)
+    async with bench.worker():
+        assert await task.result(timeout=30) == 1
+    came = [step.kind for step in (await (await bench.store()).journal(task.id)).steps]
+    assert came.count("came") == 101

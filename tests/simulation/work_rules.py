@@ -285,7 +285,7 @@ def _settled(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
         return
     tries = was.tries - refund
     known.errors += verdict == "retry"
-    known.paid -= refund and verdict != "lost"
+    known.paid -= refund and not (verdict == "lost" and step.process.looked[id][0])
     lonely = bool(asked["alones"] and asked["alones"][n])
     if refund and not lonely and known.got_on(was.fence):
         ledger.world.sometimes(
@@ -312,9 +312,9 @@ def _settled(ledger: Ledger, step: Step, n: int, id: bytes) -> None:
 
 
 def _given_back(step: Step, id: bytes) -> bool:
-    """A loss that costs nothing. Who is marked pays for each."""
+    """A loss that costs nothing: the first in company, or one alone after something new."""
     company, got_on, _ = step.process.looked[id]
-    return (company or got_on) and not step.before[id].alone
+    return not step.before[id].alone if company else got_on
 
 
 def _must_end(step: Step, known: Known, was: Stand, verdict: str) -> bool:

@@ -172,10 +172,11 @@ def test_lost_after_it_had_recorded_something_it_pays_nothing():
     assert (follows.verdict, follows.refund, follows.alone) == (Verdict.LOST, True, False)
 
 
-@pytest.mark.parametrize("in_company", [True, False])
-def test_whoever_is_marked_pays_whatever_it_had_recorded(in_company: bool):
-    follows = settle(facts(2, alone=True), Lost(in_company, recorded=True))
+def test_whoever_is_marked_pays_in_company_whatever_it_had_recorded_and_stays_marked():
+    follows = settle(facts(2, alone=True), Lost(in_company=True, recorded=True))
     assert (follows.verdict, follows.refund, follows.alone) == (Verdict.LOST, False, True)
+    follows = settle(facts(3, alone=True), Lost(in_company=False, recorded=True))
+    assert (follows.verdict, follows.refund, follows.alone) == (Verdict.LOST, True, True)
 
 
 def test_a_lost_task_goes_back_without_backoff():

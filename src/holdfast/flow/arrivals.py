@@ -26,6 +26,7 @@ Moment = list[tuple[Ask, One | Recorded]]  # what reaches the function at once
 _LINGER = 1.0  # seconds that a function stays in memory for what it waits for
 _FIRST_LOOK, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two looks, where no hint comes
 _LARGEST_BATCH = 512 * 1024  # bytes of results that are recorded in one entry
+_ONE_BY_ONE = 100  # moments: each takes a turn of every branch, and an entry
 _MOMENT = 0.001  # seconds that sleeps which end together may be apart
 _STRANGER = 5.0  # seconds between two looks at a task that is not our child: it wakes nobody
 
@@ -79,7 +80,7 @@ class Arrivals:
         nobody was here: whoever comes first may make it give up the others. Steps; or children; or
         one signal, which must not be taken from the queue for nobody; or what is due. Time is over
         only after a look: what came before, while nobody was here or had a slot, is in time."""
-        found = self._finished() or self._ended() or self._signalled() or self._due()
+        found = self._finished() or _few(self._ended() or self._signalled() or self._due())
         if found:
             self._since = self._loop.time()
         return found
@@ -301,6 +302,12 @@ class Arrivals:
             known = self._used | self._returned.keys()
             self._signals = others + [one for one in news.signals if one.id not in known]
             self._lingering = [one.id for one in news.signals if one.id in self._used]
+
+
+def _few(moments: list[Moment]) -> list[Moment]:
+    """Who came first matters, not who came as the thousandth: the rest comes together."""
+    rest = [one for moment in moments[_ONE_BY_ONE:] for one in moment]
+    return [*moments[:_ONE_BY_ONE], rest] if rest else moments
 
 
 def _time_of(ask: Ask) -> float:

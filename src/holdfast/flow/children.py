@@ -6,6 +6,7 @@ Knows what is written of them and what the store says. Never hands anything to t
 from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -22,10 +23,17 @@ from holdfast.flow.recording import Recording, surely
 from holdfast.store import Store
 from holdfast.tasks.task import Task, TaskStatus
 
-__all__ = ["Children"]
+__all__ = ["Children", "Told"]
 
 _AT_ONCE = 1000
 _ENDED = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+
+class Told(NamedTuple):
+    """What reaches the function at one moment, and where that is recorded."""
+
+    place: int
+    ones: list[tuple[Ask, One]]
 
 
 class Children:
@@ -41,7 +49,7 @@ class Children:
     ) -> None:
         self._store, self._host = store, host
         self._history, self._recording, self._arrivals = history, recording, arrivals
-        self.told: deque[list[tuple[Ask, One]]] = deque()
+        self.told: deque[Told] = deque()
 
     async def record(self, asks: Sequence[Ask], now: float) -> bool:
         """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
@@ -84,7 +92,7 @@ class Children:
         """Write what is asked for, and accept the children; whether some start here. One whose
         idempotency key belongs to other work has failed by that: it is written so, with the
         others."""
-        told: list[list[tuple[Ask, One]]] = []
+        told: list[Told] = []
         while True:
             try:
                 drafts = [ask.draft for ask in made if ask.draft]
@@ -97,8 +105,9 @@ class Children:
                 refused = [ask for ask in made if ask.draft and ask.draft.id in known]
                 if not refused:
                     raise
-                told.append([self._refuse(a, known[a.draft.id]) for a in refused if a.draft])
-                self._recording.add(Came([one for _, one in told[-1]]), decides=True)
+                ones = [self._refuse(a, known[a.draft.id]) for a in refused if a.draft]
+                place = self._recording.add(Came([one for _, one in ones]), decides=True)
+                told.append(Told(place, ones))
                 made = [ask for ask in made if ask not in refused]
                 continue
             if drafts and written:

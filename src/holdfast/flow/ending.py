@@ -98,7 +98,7 @@ class Ending(Pump):
     def _unheard(self, keys: set[object]) -> Iterator[tuple[str, int]]:
         """Failures that are recorded and reached nobody, of asks whose answers still count: unless
         today's code did not come to where they were heard of before."""
-        told = [pair for batch in self._told for pair in batch]
+        told = [pair for moment in self._told for pair in moment.ones]
         for ask, one in self._missed + told:
             if ask.key in keys and has_failed(ask.kind, one) and ask.position is not None:
                 yield "failed child" if ask.kind == "child" else ask.kind, ask.position

@@ -21,6 +21,7 @@ from holdfast.context import here, running
 from holdfast.errors import LeaseLost, Parked
 from holdfast.flow.arrivals import Moment
 from holdfast.flow.asks import Ask
+from holdfast.flow.children import Told
 from holdfast.flow.entries import (
     Arrival,
     Asked,
@@ -121,6 +122,7 @@ class Pump(Standing):
         """One thing that can be done without waiting."""
         self._faults.settle()
         if self._told:
+            self._note_passed(before=self._told[0].place)
             self._hand_over()
             return True
         if (deed := self._history.lacks(self._is_done)) and await self._may_come(deed):
@@ -263,9 +265,10 @@ class Pump(Standing):
         self._told += told  # one entry after the other, as they are read again
         self._hand_over()
 
-    def _put(self, moment: Moment) -> list[tuple[Ask, One]]:
+    def _put(self, moment: Moment) -> Told:
         """What came at one moment, added to the journal: one entry, or a step's own."""
         ones: list[tuple[Ask, One]] = []
+        place = self._recording.position
         for ask, what in moment:
             if isinstance(what, Recorded):
                 ask.position = self._recording.add(what, decides=True)
@@ -278,8 +281,8 @@ class Pump(Standing):
                 ones.append((ask, what))
         if kept := [one for ask, one in ones if ask.kind != "step"]:
             plain = all(ask.kind == "child" and one.how == "done" for ask, one in ones)
-            self._recording.add(Came(kept), decides=not plain)
-        return ones
+            place = self._recording.add(Came(kept), decides=not plain)
+        return Told(place, ones)
 
     def _note_passed(self, before: int | None = None, *, acts: bool = False) -> None:
         """What went on by itself, in time for what the function is told, or does, now. `acts`: also
@@ -297,7 +300,7 @@ class Pump(Standing):
         )
 
     def _hand_over(self) -> None:
-        told = self._told.popleft()
+        told = self._told.popleft().ones
         missed = [(ask, one) for ask, one in told if ask.key not in self.open]
         self._missed += missed
         for ask, one in missed:

@@ -237,7 +237,7 @@ def _wish(facts: Facts, outcome: Outcome, roll: float) -> Settlement:
             return Settlement(
                 verdict=Verdict.LOST,
                 failure=LOST,
-                refund=excused or (recorded and not in_company and not facts.alone),
+                refund=excused or (recorded and not in_company),
                 alone=facts.alone or excused,
             )
         case _:

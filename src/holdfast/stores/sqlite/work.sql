@@ -282,12 +282,13 @@ from (
     a.tries,
     a.ended,
     count(*) filter (where a.ended = 'retry')
-      over (order by a.fence desc rows between unbounded preceding and 1 preceding) as since
+      over (order by a.fence desc, a.seq desc rows between unbounded preceding and 1 preceding) as since
   from (
-    select a.tries, a.ended, a.fence
+    select a.tries, a.ended, a.fence, a.seq
     from attempt a
     where a.id = :id
-    order by a.fence desc
+      and a.ended in ('retry', 'lost', 'snoozed', 'failed', 'cancelled')
+    order by a.fence desc, a.seq desc
     limit 100
   ) a
 ) r

@@ -272,6 +272,8 @@ create table holdfast.attempt (
 );
 create index attempt_of on holdfast.attempt (id, fence);
 create index attempt_life on holdfast.attempt (id, fence) where ended in ('failed', 'cancelled');
+create index attempt_cost on holdfast.attempt (id, fence, seq)
+  where ended in ('retry', 'lost', 'snoozed', 'failed', 'cancelled');
 create index attempt_seq on holdfast.attempt (seq);
 create index attempt_lost on holdfast.attempt (worker) where ended = 'lost';
 create index attempt_lost_last on holdfast.attempt (seq) where ended = 'lost';

@@ -52,7 +52,8 @@ $$;
 
 -- The tries of a task that its errors have cost, without those that deaths of its workers have. After each attempt
 -- at least so many were charged as there had been errors, and just so many where deaths were forgiven or a life began:
--- it is the least of what was charged and the errors since. More than 100 attempts back nobody looks.
+-- it is the least of what was charged and the errors since. More than 100 attempts back nobody looks; those that
+-- were put down or handed back, which may be many more, say nothing that others do not say.
 
 create function holdfast.failures(p_id uuid, p_tries smallint)
 returns int
@@ -71,12 +72,13 @@ as $$
       a.tries,
       a.ended,
       count(*) filter (where a.ended = 'retry')
-        over (order by a.fence desc rows between unbounded preceding and 1 preceding) as since
+        over (order by a.fence desc, a.seq desc rows between unbounded preceding and 1 preceding) as since
     from (
-      select a.tries, a.ended, a.fence
+      select a.tries, a.ended, a.fence, a.seq
       from holdfast.attempt a
       where a.id = p_id
-      order by a.fence desc
+        and a.ended in ('retry', 'lost', 'snoozed', 'failed', 'cancelled')
+      order by a.fence desc, a.seq desc
       limit 100
     ) a
   ) r

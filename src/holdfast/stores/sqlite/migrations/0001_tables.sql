@@ -269,6 +269,7 @@ create table attempt (
 ) strict;
 create index attempt_of on attempt (id, fence);
 create index attempt_life on attempt (id, fence) where ended in ('failed', 'cancelled');
+create index attempt_cost on attempt (id, fence) where ended in ('retry', 'lost', 'snoozed', 'failed', 'cancelled');
 create index attempt_lost on attempt (worker) where ended = 'lost';
 create index attempt_lost_last on attempt (seq) where ended = 'lost';
 
