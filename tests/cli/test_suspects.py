@@ -71,8 +71,13 @@ def test_the_next_worker_finishes_durable_functions_that_were_lost_together(
     until(lambda: all_over(either), "all is over")
     tasks = either.rows("select type, status, try_count from tasks")
     held = [t for t in tasks if t["type"] != "saga:kid"]
-    # The first time is nobody's fault; the second may have been anybody's.
-    assert {(t["status"], t["try_count"]) for t in held} == {("done", times)}
+    # The first time is nobody's fault; the second may have been anybody's, but who got on and came
+    # to rest since is forgiven. Whether `parent` does depends on how soon its children run.
+    assert {t["status"] for t in held} == {"done"}
+    tries = {t["type"].removeprefix("saga:"): t["try_count"] for t in held}
+    assert tries.pop("parent") in (1, times)
+    assert tries.pop("sleeps") == 1
+    assert set(tries.values()) == {times}
     kids = [(t["status"], t["try_count"]) for t in tasks if t["type"] == "saga:kid"]
     assert kids == [("done", 1)] * 6, "children are tasks of their own"
     steps = ("recorded first", "recorded second", "then", "only", "awake", "blocked")
