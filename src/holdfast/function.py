@@ -233,7 +233,7 @@ class Function(Generic[P, T, R]):
             max_tries=wishes.max_tries,
             retry=traits.retry_policy,
             key=key,
-            work=None if wishes.idempotency_key else self._own_work(),
+            work=self._own_work(),
             unique=wishes.unique or "while_kept",
             fresh=None if wishes.idempotency_key or traits.runs_once else traits.cached,
             concurrency_key=self._concurrency_key(args, kwargs),
@@ -261,7 +261,8 @@ class Function(Generic[P, T, R]):
         return None
 
     def _own_work(self) -> bytes | None:
-        """Whoever makes keys of some arguments says that the others do not matter."""
+        """Whoever makes keys of some arguments says that the others do not matter, also where a key
+        is given: it may be the same."""
         return fingerprint(self.name, b"") if self.traits.idempotency_key_func else None
 
     def _concurrency_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:

@@ -229,6 +229,17 @@ async def test_a_task_lost_before_by_the_same_worker_is_company(store, clock):
     assert (await store.get(second)).try_count == 0
 
 
+async def test_nobody_is_its_own_company(store, clock):
+    """The same worker, which lives, loses it again and again."""
+    id = await put_one(store)
+    for tries in (1, 2):
+        await claim_one(store)
+        await clock.advance(61)
+        await store.recover()
+        task = await store.get(id)
+        assert task.try_count == tries
+
+
 async def test_a_lease_of_another_worker_is_no_company(store, clock):
     ids = await put(store, 2)
     await claim_one(store, worker=WORKER)

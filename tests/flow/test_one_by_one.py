@@ -95,7 +95,24 @@ async def thread() -> None:
     await asyncio.to_thread(int)
 
 
-@pytest.mark.parametrize("own", [zero, thread])
+async def timeout() -> None:
+    async with asyncio.timeout(60):
+        await asyncio.sleep(0)
+
+
+async def cancel() -> None:
+    other = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    other.cancel()
+
+
+async def give_up() -> None:
+    other = asyncio.ensure_future(Holdfast.sleep(60))
+    await asyncio.sleep(0)
+    other.cancel()
+
+
+@pytest.mark.parametrize("own", [zero, thread, timeout, cancel, give_up])
 async def test_what_a_branch_does_by_itself_between_two_of_them_is_done_again(
     bench: Bench, no_linger: None, own: Callable[[], Awaitable[None]]
 ) -> None:

@@ -226,7 +226,7 @@ def lapsed(ledger: Ledger, step: Step) -> None:
     step.process.looked = {}
     for id, stand in past.items():
         company = sum(s.worker == stand.worker for s in leases) > 1
-        company = company or bool(ledger.lost_by.get(stand.worker or 0))
+        company = company or bool(ledger.lost_by.get(stand.worker or 0, set()) - {id})
         got_on = ledger.tasks[id].got_on(stand.fence)
         if [bool(told) for told in answer[id][10:12]] != [company, got_on]:
             ledger.fail(f"in company, recorded: answered {answer[id][10:12]}", step, id)

@@ -4,7 +4,7 @@ Knows what is written of them and what the store says. Never hands anything to t
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 from uuid import UUID
@@ -133,24 +133,24 @@ class Children:
         await self._recording.check()
         tasks = {ask: ask.task for ask in asks if ask.task}
         ids = sorted(set(tasks.values()))
-        found = await surely(lambda: self._store.get_many(ids))
+        before = found = await surely(lambda: self._store.get_many(ids))
         over = {task for ask, task in tasks.items() if _needs_life(ask, found.get(task))}
-        revived: Collection[UUID] = ()
         if over:
-            revived = await surely(lambda: self._store.retry(sorted(over)))
+            await surely(lambda: self._store.retry(sorted(over)))
             found = await surely(lambda: self._store.get_many(ids))
         for ask, task in tasks.items():
-            self._judge(ask, found.get(task), is_revived=task in revived)
+            self._judge(ask, before.get(task), found.get(task))
         dying = self._arrivals.dying
         if noted := [a.position for a in asks if a.position is not None and a not in dying]:
             self._recording.add(Again(noted))
             await self._recording.flush()
         self._arrivals.look_now()
 
-    def _judge(self, ask: Ask, known: Task | None, *, is_revived: bool) -> None:
+    def _judge(self, ask: Ask, before: Task | None, known: Task | None) -> None:
         """One that was revived may have failed again by now: that is its answer."""
         ask.again = False
-        if known is None or (_needs_life(ask, known) and not is_revived):
+        is_same = before and known and known.finished_at == before.finished_at
+        if known is None or (is_same and _needs_life(ask, known)):
             # Forgotten; or its key belongs to a younger task by now, and leads there.
             ask.position = ask.task = None
         elif known.cancel_requested and known.status not in _ENDED:

@@ -122,7 +122,7 @@ class Pump(Standing):
         """One thing that can be done without waiting."""
         self._faults.settle()
         if self._told:
-            self._note_passed(before=self._told[0].place)
+            self._note_passed()
             self._hand_over()
             return True
         if (deed := self._history.lacks(self._is_done)) and await self._may_come(deed):
@@ -287,6 +287,8 @@ class Pump(Standing):
     def _note_passed(self, before: int | None = None, *, acts: bool = False) -> None:
         """What went on by itself, in time for what the function is told, or does, now. `acts`: also
         the branch that just takes a step."""
+        if before is None and self._told:
+            before = self._told[0].place  # what is handed over next is written already
         if acts and self._family.moving:
             self._family.moving.acts()
         passed, self._family.passed = self._family.passed, []

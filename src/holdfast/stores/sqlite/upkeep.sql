@@ -114,7 +114,7 @@ with crowd as materialized (
 select
   p.id, p.grant_id, p.fence, p.worker, p.tries, t.max_tries, t.policy, p.alone, t.cancel_requested,
   coalesce(t.expires_at <= :now, 0),
-  c.n > 1 or exists (select 1 from attempt a where a.worker = p.worker and a.ended = 'lost'),
+  c.n > 1 or exists (select 1 from attempt a where a.worker = p.worker and a.ended = 'lost' and a.id <> p.id),
   coalesce((select s.fence from step s where s.id = p.id order by s.position desc limit 1) = p.fence, 0),
   case when p.boot = :boot then :boot_now - p.boot_end else max(:now - p.lease_timeout, 0) end / 1e6
 from past p

@@ -470,7 +470,7 @@ as $$
   select
     p.id, p.grant_id, p.fence, p.worker, p.tries, t.max_tries, t.policy, p.alone, t.cancel_requested,
     coalesce(t.expires_at <= holdfast.clock(), false),
-    c.n > 1 or exists (select from holdfast.attempt a where a.worker = p.worker and a.ended = 'lost'),
+    c.n > 1 or exists (select from holdfast.attempt a where a.worker = p.worker and a.ended = 'lost' and a.id <> p.id),
     holdfast.recorded(p.id, p.fence),
     extract(epoch from holdfast.clock() - p.lease_timeout)::float8
   from past p
