@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.answers import Journal, Step
-from holdfast.errors import InvalidInput, JournalConflict, PayloadRefused
+from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused
 from holdfast.ids import new_id
 from tests.contract.acts import claim_one, finish, put_one, retry
 
@@ -80,23 +80,49 @@ async def test_another_value_at_a_recorded_position_is_refused(store, dump, othe
 
 
 @pytest.mark.parametrize("beside", [[], [C]], ids=["alone", "with a new one"])
-@pytest.mark.parametrize("company", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize(
+    ("company", "first"),
+    [(False, True), (True, True), (True, False)],
+    ids=["one", "before others", "among others"],
+)
 async def test_another_value_of_plain_steps_is_refused_and_harms_nobody_else(
-    store, dump, beside, company
+    store, dump, beside, company, first
 ):
     id, lease = await _held(store)
     other, theirs = await _held(store)
     await store.record(lease, [A])
     before = await dump()
     clash = store.record(lease, [*beside, Step(position=1, name="fetch", value=b"2")])
-    asked = [clash, store.record(theirs, [A]), store.record(theirs, [B])] if company else [clash]
-    refused, *fine = await asyncio.gather(*asked, return_exceptions=True)
+    asked = [clash]
+    if company:  # the first one goes alone, the others together
+        asked += [store.record(theirs, [A]), store.record(theirs, [B])]
+        asked = asked if first else [asked[1], clash, asked[2]]
+    refused, *fine = sorted(
+        await asyncio.gather(*asked, return_exceptions=True),
+        key=lambda answer: not isinstance(answer, JournalConflict),
+    )
     assert isinstance(refused, JournalConflict)
     assert refused.positions == (1,)
     assert [error for error in fine if isinstance(error, BaseException)] == []
     assert (await store.journal(id)).steps == [A]
     assert (await store.journal(other)).steps == ([A, B] if company else [])
     assert company or await dump() == before
+
+
+@pytest.mark.parametrize("late", [[B], [B, C]], ids=["one step", "two"])
+async def test_who_lost_its_lease_writes_nothing_among_others_who_hold_theirs(store, late):
+    id, stale = await _held(store)
+    await store.settle([(stale, retry())])
+    again = (await claim_one(store)).lease
+    assert again.task == id
+    others = [await _held(store) for _ in range(3)]
+    asked = [store.record(lease, [A]) for _, lease in others]
+    asked.insert(2, store.record(stale, late))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(answers.pop(2), LeaseLost)
+    assert [error for error in answers if isinstance(error, BaseException)] == []
+    assert (await store.journal(id)).steps == []
+    assert [(await store.journal(other)).steps for other, _ in others] == [[A]] * 3
 
 
 async def test_two_values_for_one_position_are_refused(store, dump):

@@ -14,7 +14,12 @@ from tests.servers import current_postgres
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "holdfast"
-KEEPERS = {"postgres": "postgres and not postgres-15", "sqlite": "sqlite-memory"}
+# Memory asks nobody else: what comes together is written together in a file only.
+KEEPERS = {
+    "postgres": "postgres and not postgres-15",
+    "sqlite": "sqlite-memory",
+    "sqlite-file": "sqlite-file",
+}
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ _PAGE = 250  # children, and signals, of one look: PostgreSQL sends less than a 
 _Steps = tuple[Lease, Sequence[Step]]
 _Verdict = tuple[bool, Sequence[int] | None]
 _HELD: _Verdict = (True, None)
-_NOBODY = dict.fromkeys(columns([], []))
+_NOBODY: dict[str, Any] = dict.fromkeys(columns([], []))
 _NOTHING = Written(children=[], leased=frozenset())
 
 
@@ -71,23 +71,14 @@ class Flows(Producing):
             (child,), (lane,) = children, lanes
             if await self._record_child(lease, steps, child, lane, taking):
                 return Written(children=[child.id], leased=frozenset({child.id}))
-        asked = columns(children, lanes) if children else _NOBODY
-        parameters = {
-            "id": lease.task,
-            "grant": lease.grant,
-            **_columns(steps),
-            "consumed": list(consumed) or None,
-            "seen": list(seen) or None,
-            **asked,
-            "worker": taking and taking.worker,
-            "taking": taking and taking.grant,
-            "lease": taking and seconds_of("lease", taking.lease),
-            "most": taking.most if taking else 0,
-        }
-        try:
-            ((held, conflicts, *taken),) = await self._call("record", **parameters)
-        except DuplicateTask:  # asked again while the first was being written: now it is
-            ((held, conflicts, *taken),) = await self._call("record", **parameters)
+        held, conflicts, *taken = await self._record(
+            lease,
+            steps,
+            consumed=list(consumed) or None,
+            seen=list(seen) or None,
+            asked=columns(children, lanes) if children else _NOBODY,
+            taking=taking,
+        )
         await self._judge(lease, held, conflicts)
         if not children:
             return _NOTHING
@@ -117,6 +108,36 @@ class Flows(Producing):
             return False
         return bool(rows[0][0])
 
+    async def _record(
+        self,
+        lease: Lease,
+        steps: Sequence[Step],
+        *,
+        consumed: list[UUID] | None = None,
+        seen: list[int] | None = None,
+        asked: dict[str, Any] = _NOBODY,
+        taking: Taking | None = None,
+    ) -> Sequence[Any]:
+        """The verb that writes everything, and tells what was refused."""
+        parameters = {
+            "id": lease.task,
+            "grant": lease.grant,
+            **_columns(steps),
+            "consumed": consumed,
+            "seen": seen,
+            **asked,
+            "worker": taking and taking.worker,
+            "taking": taking and taking.grant,
+            "lease": taking and seconds_of("lease", taking.lease),
+            "most": taking.most if taking else 0,
+        }
+        try:
+            rows = await self._call("record", **parameters)
+        except DuplicateTask:  # asked again while the first was being written: now it is
+            rows = await self._call("record", **parameters)
+        answer: Sequence[Any] = rows[0]
+        return answer
+
     async def _judge(self, lease: Lease, held: bool, conflicts: Sequence[int] | None) -> None:
         if not held:
             await self._refuse("record", [lease])
@@ -132,22 +153,31 @@ class Flows(Producing):
             found = self._journalings[loop] = Together(self._record_steps, weigh=_weight)
         return found
 
-    async def _record_steps(self, asked: Sequence[_Steps]) -> list[_Verdict]:
-        if len(asked) == 1 and len(asked[0][1]) == 1 and await self._record_step(*asked[0]):
-            return [_HELD]
+    async def _record_steps(self, asked: Sequence[_Steps]) -> Sequence[_Verdict]:
+        if await self._record_new(asked):
+            return [_HELD] * len(asked)
+        verdicts = []
+        for lease, steps in asked:
+            held, conflicts, *_ = await self._record(lease, steps)
+            verdicts.append((held, conflicts))
+        return verdicts
+
+    async def _record_new(self, asked: Sequence[_Steps]) -> bool:
+        """Written, where every lease holds and all steps are new, as nearly always."""
+        if len(asked) == 1 and len(asked[0][1]) == 1:
+            return await self._record_step(*asked[0])
         # Of one task an old and a new grant may record at once: they never go together.
         if len({lease.task for lease, _ in asked}) < len(asked):
-            return [(await self._record_steps([one]))[0] for one in asked]
-        steps = [(lease.task, step) for lease, all in asked for step in all]
-        rows = await self._call(
+            return False
+        leases = [lease for lease, all in asked for _ in all]
+        written: bool = await self._value(
             "record_steps",
-            ids=[lease.task for lease, _ in asked],
-            grants=[lease.grant for lease, _ in asked],
-            step_ids=[task for task, _ in steps],
-            **_columns([step for _, step in steps]),
+            ids=[lease.task for lease in leases],
+            grants=[lease.grant for lease in leases],
+            **_columns([step for _, all in asked for step in all]),
+            apart=len(leases) == len(asked),
         )
-        held = {self._driver.uuid(id): conflicts for id, conflicts in rows}
-        return [(lease.task in held, held.get(lease.task)) for lease, _ in asked]
+        return written
 
     async def _record_step(self, lease: Lease, steps: Sequence[Step]) -> bool:
         """One new step, which is what nearly all of them are."""

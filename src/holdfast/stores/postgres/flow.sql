@@ -16,8 +16,7 @@ select holdfast.record_child(
 select holdfast.record_step(:id, :grant, :position, :kind, :name, :step_value)
 
 -- name: record_steps
-select id, conflicts
-from holdfast.record_steps(:ids, :grants, :step_ids, :positions, :kinds, :names, :step_values)
+select holdfast.record_steps(:ids, :grants, :positions, :kinds, :names, :step_values, :apart)
 
 -- name: restart
 select whole, accepted, states, parents

@@ -189,72 +189,36 @@ def record_steps(
     *,
     ids: list[UUID],
     grants: list[UUID],
-    step_ids: list[UUID],
     positions: list[int],
     kinds: list[str],
     names: list[str],
     step_values: list[bytes | None],
-) -> list[tuple[UUID, list[int] | None]]:
-    """Plain steps of many functions at once: whose lease holds, and which of their positions have
-    other values recorded; of those nothing is written."""
-    given = dict(zip(ids, grants, strict=True))
+    apart: bool,
+) -> list[tuple[bool]]:
+    """Plain steps of many functions at once. False: some leases are gone, or some steps stand
+    there. `apart`: every step is of another function; else none is written then, since a function's
+    steps are written all or not at all, and to undo costs more than the rest."""
     rows: dict[str, Any] = {
-        "id": bytes_of(step_ids),
-        "grant": [given[id].bytes for id in step_ids],
+        "id": bytes_of(ids),
+        "grant": bytes_of(grants),
         "position": positions,
         "kind": kinds,
         "name": names,
         "step_value": step_values,
     }
-    if not _are_new(s, rows, undo=len(set(step_ids)) < len(step_ids)):
-        steps = zip(step_ids, positions, kinds, names, step_values, strict=True)
-        return _record_each(s, given, list(steps))
-    return [(id, None) for id in ids]
-
-
-def _are_new(s: Session, rows: dict[str, Any], *, undo: bool) -> bool:
-    """Written, where all of them are new and every lease holds, as nearly always. `undo`: else none
-    is, since several are of one function; that costs more than the rest."""
-    if not undo:
-        return s.run_each("record_step", **rows) == len(rows["id"])
+    if apart:
+        return [(s.run_each("record_step", **rows) == len(ids),)]
     try:
         with s.conn:
-            if s.run_each("record_step", **rows) < len(rows["id"]):
+            if s.run_each("record_step", **rows) < len(ids):
                 raise _NotAll
     except _NotAll:
-        return False
-    return True
+        return [(False,)]
+    return [(True,)]
 
 
 class _NotAll(Exception):
     """Some leases are gone, or some steps stand already."""
-
-
-def _record_each(
-    s: Session, given: dict[UUID, UUID], steps: list[tuple[UUID, int, str, str, bytes | None]]
-) -> list[tuple[UUID, list[int] | None]]:
-    fences = {}
-    for id, grant in given.items():
-        fence = s.value("lease.fence", id=id, grant=grant)
-        if fence is not None:
-            fences[id] = fence
-    rows = [row for row in steps if row[0] in fences]
-    clashes: dict[UUID, list[int]] = {}
-    for id, position, kind, name, value in rows:
-        stands = s.row("step.standing", id=id, position=position, kind=kind, name=name, value=value)
-        if stands and stands[1]:
-            clashes.setdefault(id, []).append(position)
-    kept = [row for row in rows if row[0] not in clashes]
-    s.each(
-        "step.add",
-        id=[row[0].bytes for row in kept],
-        position=[row[1] for row in kept],
-        kind=[row[2] for row in kept],
-        name=[row[3] for row in kept],
-        value=[row[4] for row in kept],
-        fence=[fences[row[0]] for row in kept],
-    )
-    return [(id, clashes.get(id)) for id in fences]
 
 
 def _held_keys(
