@@ -101,12 +101,13 @@ class Alone:
         await self._store.record(self._lease, [self._entry("step")])
 
     async def child(self) -> None:
-        taking = Taking(worker=WORKER, grant=new_grant(), lease=MINUTE, most=1)
+        grant = new_grant()
+        taking = Taking(worker=WORKER, grant=grant, lease=MINUTE, most=1, durable=False)
         child = draft("flows:alone", parent=self._lease.task)
         entries = [self._entry("came"), self._entry("child")]
         written = await self._store.record(self._lease, entries, children=[child], taking=taking)
         assert written.leased == {child.id}
-        ended = [(Lease(child.id, taking.grant, 1), DONE)]
+        ended = [(Lease(child.id, grant, 1), DONE)]
         assert not await self._store.settle(ended, is_awake=lambda parent: True)
 
     def _entry(self, kind: str) -> Step:

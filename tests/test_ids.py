@@ -1,4 +1,4 @@
-"""Ids made by the caller: ascending, of version 7, never twice."""
+"""Ids made by the caller: ascending, of version 7, never twice; or derived from others."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import ids
-from holdfast.ids import new_grant, new_id, new_worker_id
+from holdfast.ids import derived_id, new_grant, new_id, new_worker_id
 
 
 def test_ids_are_of_version_7_and_carry_the_time():
@@ -76,3 +76,12 @@ def test_a_grant_is_pure_chance():
 def test_a_worker_id_fits_a_signed_bigint():
     assert all(0 <= new_worker_id() < 2**63 for _ in range(1000))
     assert len({new_worker_id() for _ in range(1000)}) == 1000
+
+
+def test_a_derived_id_is_the_same_for_the_same_parts_and_does_not_tell_a_time():
+    of = new_id()
+    made = derived_id(of, "child", 1)
+    assert made == derived_id(of, "child", 1)
+    assert len({made, derived_id(of, "child", 2), derived_id(new_id(), "child", 1)}) == 3
+    assert made.version == 8
+    assert made.int >> 80 == of.int >> 80  # beside the other, in lists

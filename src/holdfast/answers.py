@@ -180,12 +180,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 class Taking(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that takes children at once as they are made: the first `most` of them, where
-    nothing limits or pauses their lanes, and none was asked to wait for anything."""
+    nothing limits or pauses their lanes, and none was asked to wait for anything.
+
+    Not `durable`: one child by itself may begin before it is on the disk. Its end waits for that,
+    as any does. A crash of the database in between, never of the worker alone, forgets it."""
 
     worker: int
     grant: UUID
     lease: timedelta
     most: int
+    durable: bool = True
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,10 +209,12 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is recorded of a durable function; `ages`: for each step, the seconds since then."""
+    """What is recorded of a durable function; `ages`: for each step, the seconds since then;
+    `since`: the fence of the first one, by which one run of a function is told from the next."""
 
     steps: list[Step]
     ages: list[float]
+    since: int | None = None
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):

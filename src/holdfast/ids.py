@@ -38,11 +38,12 @@ def new_id() -> UUID:
 
 
 def derived_id(of: UUID, *parts: object) -> UUID:
-    """A UUIDv7 of the same moment as another: whoever names the same parts gets the same one."""
+    """A UUIDv8 that begins as another id does: whoever names the same parts gets the same one. It
+    does not say when it was made."""
     said = "\0".join(map(str, parts)).encode()
     found = int.from_bytes(blake2b(said, digest_size=10, key=of.bytes).digest())
     high, low = (found >> 62) & 0xFFF, found & 0x3FFF_FFFF_FFFF_FFFF
-    return UUID(int=(of.int >> 80) << 80 | 0x7000 << 64 | high << 64 | 2 << 62 | low)
+    return UUID(int=(of.int >> 80) << 80 | 0x8000 << 64 | high << 64 | 2 << 62 | low)
 
 
 def new_grant() -> UUID:

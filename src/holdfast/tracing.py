@@ -29,12 +29,13 @@ def is_on() -> bool:
     return trace is not None and getattr(trace, "_TRACER_PROVIDER", trace) is not None
 
 
-@contextlib.contextmanager
-def sending(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+def sending(drafts: Sequence[Draft]) -> contextlib.AbstractContextManager[Sequence[Draft]]:
     """While they are accepted. Yields them with the context of the span."""
-    if not drafts or not is_on():
-        yield drafts
-        return
+    return _sending(drafts) if drafts and is_on() else contextlib.nullcontext(drafts)
+
+
+@contextlib.contextmanager
+def _sending(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     from opentelemetry.trace import SpanKind
 
     attributes: dict[str, Any] = {

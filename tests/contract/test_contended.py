@@ -219,6 +219,7 @@ async def test_a_new_limit_counts_a_child_that_is_just_being_taken(store, keeper
             worker=offer.worker,
             taking=offer.grant,
             lease=60.0,
+            durable=True,
         )
         assert [tuple(row) for row in rows] == [(True,)]
         limiting = asyncio.create_task(store.limit("type", "slow", Limit(max_running=1)))

@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from holdfast.ids import new_grant, new_id
 from holdfast.tasks.limits import Limit
 from holdfast.tasks.task import Draft
 from tests.contract.acts import MINUTE, WORKER, put, seconds
 
+RECORD_CHILD = f"select holdfast.record_child({', '.join(f'${n}' for n in range(1, 18))})"
 CLAIM = "select ids from holdfast.claim(7, $1, $2, null, 10, 60, null, false)"
 WAITS = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
 
@@ -71,6 +74,21 @@ async def test_a_claim_of_keyed_tasks_is_durable_and_one_of_plain_tasks_need_not
             assert await conn.fetchval(CLAIM, new_grant(), [id])
             commits[lane.type] = await conn.fetchval("show synchronous_commit")
     assert commits == {"keyed": "on", "plain": "off"}
+
+
+@pytest.mark.parametrize(("durable", "commits"), [(True, "on"), (False, "off")])
+async def test_a_child_that_is_taken_at_once_waits_for_the_disk_unless_it_need_not(
+    store, conn, durable, commits
+):
+    await put(store, 1)
+    lanes = list((await store.lanes()).lanes)
+    answer = await store.claim(worker=WORKER, lanes=lanes, want=1, lease=MINUTE)
+    lease = answer.tasks[0].lease
+    async with conn.transaction():
+        parent = (lease.task, lease.grant, [0], ["child"], ["work"], [b"{}"])
+        child = (new_id(), lanes[0], 0, b"null", None, None, None, WORKER, new_grant(), 60.0)
+        assert await conn.fetchval(RECORD_CHILD, *parent, *child, durable)
+        assert await conn.fetchval("show synchronous_commit") == commits
 
 
 async def test_nudges_of_other_lanes_do_not_hold_up_a_claim(store, conn):

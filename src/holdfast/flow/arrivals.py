@@ -96,6 +96,8 @@ class Arrivals:
     def dead(self) -> list[Ask]:
         """Children that have come to the end that they were told to come to when they were given
         up. They are waited for again."""
+        if not self.dying:
+            return []
         found = [ask for ask in self.dying if ask.done() or ask.task in self.told]
         self.dying.difference_update(found)
         ended = [ask for ask in found if not ask.done() and ask.task]

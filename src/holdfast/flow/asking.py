@@ -7,6 +7,7 @@ from contextvars import copy_context
 from functools import lru_cache, partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -67,6 +68,23 @@ class Child(Coroutine[Any, Any, Any]):
             logger.warning("a call of %s was never awaited: nothing was done", self.__name__)
 
 
+class _Naming:
+    """Asks for a child, once its arguments are known to be good, and gives it its id."""
+
+    ask: Ask
+
+    def __init__(self, flow: Flow, type: str) -> None:
+        self._flow, self._type = flow, type
+
+    def __call__(self, payload: bytes) -> UUID:
+        self.ask = self._flow.ask("child", self._type, _digest(payload))
+        return self._flow.id_of(self.ask.key)
+
+
+def _digest(payload: bytes) -> str:
+    return digest_of([payload.decode()], {})
+
+
 class Asking(Flow):
     """Keeps `holdfast.context.Asking`."""
 
@@ -77,8 +95,9 @@ class Asking(Flow):
         return Blocking(self)
 
     async def run_child(self, call: Call[Any]) -> Any:
-        await self.check_open()
-        ask = self._ask_child(call)
+        if self.closed:
+            await self.check_open()
+        ask = self._ask_one(call)
         return self._end_of(ask, call, await self.begin(ask))
 
     async def join(
@@ -120,9 +139,18 @@ class Asking(Flow):
             for one in running_:
                 one.give_up()
 
+    def _ask_one(self, call: Call[Any]) -> Ask:
+        """One by itself: its id follows from what it is known by."""
+        naming = _Naming(self, call.function.name)
+        draft = call.draft(self.context.claimed, naming)
+        ask = naming.ask
+        # One that tells others its fence is never lost: no other run may have the same.
+        ask.draft, ask.may_be_lost = draft, not call.function.traits.fenced
+        return ask
+
     def _ask_child(self, call: Call[Any]) -> Ask:
-        draft = call.draft(self._host.context.claimed)
-        ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
+        draft = call.draft(self.context.claimed)
+        ask = self.ask("child", draft.type, _digest(draft.payload))
         ask.draft = draft
         return ask
 
@@ -168,7 +196,7 @@ class Asking(Flow):
         errors: list[BaseException] = []
 
         async def run(key: Key) -> Recorded:
-            inside = self._host.context.inside_step()
+            inside = self.context.inside_step()
             token = running.set(inside)
             try:
                 if makeup.is_async:

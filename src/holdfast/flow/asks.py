@@ -29,6 +29,7 @@ class Ask(asyncio.Future[One]):
         self.flow, self.kind, self.key = flow, kind, key
         self.position: int | None = None  # in the journal, once it is recorded
         self.draft: Draft | None = None
+        self.may_be_lost = False  # asked for again, its child is the same
         self.task: UUID | None = None
         self.is_own = True  # its task is our child, whose end wakes us
         self.unsure = False  # whether its task is ours is not known yet

@@ -303,7 +303,7 @@ class _Hooks:
     def _at(
         self, when: float, call: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        if _ends_a_wait(call) and (found := _whose()):
+        if running.get() is not None and _ends_a_wait(call) and (found := _whose()):
             flow, where = found
             seconds = when - self._loop.time()
             return flow.timer(where, seconds, call, args, context or copy_context())
@@ -313,7 +313,7 @@ class _Hooks:
     def _later(
         self, delay: float, call: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        if _ends_a_wait(call) and (found := _whose()):
+        if running.get() is not None and _ends_a_wait(call) and (found := _whose()):
             flow, where = found
             return flow.timer(where, delay, call, args, context or copy_context())
         handle: asyncio.TimerHandle = self._call_later(delay, call, *args, context=context)

@@ -51,9 +51,11 @@ class Children:
         self._history, self._recording, self._arrivals = history, recording, arrivals
         self.told: deque[Told] = deque()
 
-    async def record(self, asks: Sequence[Ask], now: float) -> bool:
+    async def record(self, asks: Sequence[Ask], now: float, *, alone: bool = False) -> bool:
         """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
-        the clock of the event loop. Answers whether some of the children start here."""
+        the clock of the event loop. `alone`: whatever is written next comes after the end of what
+        is asked for. Answers whether some of the children start here."""
+        may_be_lost = alone and self._may_be_lost(asks[0])
         for ask in asks:
             if not ask.again:
                 task = ask.draft.id if ask.draft else None
@@ -63,11 +65,21 @@ class Children:
                 ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
                 if ask.seconds is not None and ask.due is None:
                     ask.due = now + ask.seconds
-        start_here = await self._flush_with([a for a in asks if a.draft and not a.again])
+        made = [ask for ask in asks if ask.draft and not ask.again]
+        start_here = await self._flush_with(made, durable=not may_be_lost)
         again = [ask for ask in asks if ask.again]
         for start in range(0, len(again), _AT_ONCE):
             await self._revive(again[start : start + _AT_ONCE])
         return start_here
+
+    def _may_be_lost(self, ask: Ask) -> bool:
+        """Whether a child may begin before it is on the disk. If the database crashes then, whoever
+        goes on from what is left asks for the same one once more; unless something is written with
+        it that would be another the next time. Nor the first that an attempt writes: it gets on by
+        that, should its worker die (decision 26)."""
+        if not ask.may_be_lost or ask.again or self._recording.decides:
+            return False
+        return self._recording.has_written
 
     async def make_sure(self, asks: Sequence[Ask]) -> None:
         """Whether their tasks are ours: we may have crashed before we could note whose they are."""
@@ -88,7 +100,7 @@ class Children:
             self._arrivals.look_now()  # it may have ended long ago
             self._recording.add(Holder(ask.position or 0, task))
 
-    async def _flush_with(self, made: Sequence[Ask]) -> bool:
+    async def _flush_with(self, made: Sequence[Ask], *, durable: bool) -> bool:
         """Write what is asked for, and accept the children; whether some start here. One whose
         idempotency key belongs to other work has failed by that: it is written so, with the
         others."""
@@ -96,7 +108,7 @@ class Children:
         while True:
             try:
                 drafts = [ask.draft for ask in made if ask.draft]
-                offer = self._host.offer(drafts) if drafts else None
+                offer = self._host.offer(drafts, durable=durable) if drafts else None
                 taking = offer and offer.taking
                 with offer or nullcontext(), tracing.sending(drafts) as traced:
                     written = await self._recording.flush(traced, taking=taking)

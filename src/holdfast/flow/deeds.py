@@ -50,6 +50,10 @@ class Deeds:
         """The first that is not done is waited for no longer; those behind it are."""
         self._at += 1
 
+    @property
+    def are_done(self) -> bool:
+        return self._at >= len(self._all)
+
     def is_known(self, what: str, which: Key | Past) -> bool:
         return (what, which) in self._known
 

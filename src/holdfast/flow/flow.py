@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context as Variables
 from typing import Any, NoReturn
+from uuid import UUID
 
 import msgspec
 
@@ -17,6 +18,7 @@ from holdfast.flow.ending import Ending
 from holdfast.flow.entries import Abandoned, Key, One, Recorded
 from holdfast.flow.parking import disagreement, parked
 from holdfast.flow.pump import TIMEOUT, Step, outside
+from holdfast.ids import derived_id
 from holdfast.tasks.lifecycle import Anew
 from holdfast.tasks.payload import check_payload
 
@@ -98,6 +100,12 @@ class Flow(Ending):
         if not self.closed:
             self._note_passed(acts=True)
             self._note_given_up(ask)
+
+    def id_of(self, key: Key) -> UUID:
+        """Of a child that is asked for: the same where what is recorded of that was forgotten, and
+        it is asked for again. Its effects are known by it."""
+        times = self._history.times[key]
+        return derived_id(self._lease.task, "child", self._first_fence, *key, times)
 
     def is_alone(self) -> bool:
         """Whether the function is a single thread of code that waits for nothing."""
@@ -274,7 +282,7 @@ class Flow(Ending):
 
     def lead(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]") -> None:
         """Work of a function that is no coroutine itself: its main branch, for now."""
-        watched = self._host.context.watched = Watched(work)
+        watched = self.context.watched = Watched(work)
         task = asyncio.Task(watched, loop=self.loop, context=outside())
         self._led = task
         task.add_done_callback(lambda done: hand_on(done, answer))

@@ -6,6 +6,7 @@ it again has it, once the rest is told, and that is recorded like any other answ
 be asked for, since without that failure the function may go another way.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from uuid import UUID
 
@@ -55,6 +56,7 @@ class History:
     def __init__(self, steps: Sequence[Step] = (), ages: Sequence[float] = ()) -> None:
         self.next_position = steps[-1].position + 1 if steps else 0
         self.begun: dict[Key, Begun] = {}
+        self.times = Counter[Key]()  # how often each was asked
         self.later: frozenset[int] = frozenset()
         self._lives: set[int | None] = set()
         self._values: dict[Key, Recorded] = {}
@@ -83,6 +85,7 @@ class History:
             case Asked():
                 begun[position] = Begun(position, entry, age, entry.task)
                 self.begun[entry.key] = begun[position]
+                self.times[entry.key] += 1
                 self.deeds.add(Deed(position, "asked", entry.key))
             case Holder():
                 begun[entry.ask].task = entry.task
@@ -236,6 +239,11 @@ class History:
     @property
     def is_exhausted(self) -> bool:
         return self._at == len(self._batches) and not self._passed
+
+    @property
+    def is_told(self) -> bool:
+        """Whether all that was recorded has been told, and done again."""
+        return self.is_over and not self._missed and self.deeds.are_done
 
     @property
     def is_over(self) -> bool:

@@ -7,7 +7,7 @@ from holdfast.answers import Written
 from holdfast.context import Context
 from holdfast.function import Function
 from holdfast.tasks.lifecycle import Anew, Waiting
-from holdfast.tasks.task import Draft
+from holdfast.tasks.task import Draft, Lease
 
 __all__ = ["Host"]
 
@@ -25,13 +25,21 @@ class Host(Protocol):
         """End the attempt: the function waits, begins anew, or could not go on."""
         ...
 
-    def offer(self, drafts: Sequence[Draft]) -> Any:
+    def offer(self, drafts: Sequence[Draft], *, durable: bool) -> Any:
         """Who takes the first of these children at once; None: they wait in their queues. Entered
-        while they are written."""
+        while they are written. Not `durable`: the disk need not be waited for."""
         ...
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Any) -> None:
         """These children were accepted."""
+        ...
+
+    def tell_of(self, drafts: Sequence[Draft]) -> None:
+        """These wait in their queues: whoever is free for them should know."""
+        ...
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether this worker holds it, as far as it knows."""
         ...
 
     def rest(self) -> None:

@@ -125,17 +125,7 @@ class Pump(Standing):
             self._note_passed()
             self._hand_over()
             return True
-        if (deed := self._history.lacks(self._is_done)) and await self._may_come(deed):
-            return True
-        if (arrivals := self._history.take(self.open, self._gone)) is not None:
-            self._tell(arrivals)
-            return True
-        if arrivals := self._history.take_missed(self.open):
-            self._tell(arrivals)
-            return True
-        if spare := self._history.take_spare(self.open):
-            self._recording.add(Reached([one.one.ask for one in spare]), decides=True)
-            self._tell(spare)
+        if not self._history.is_told and await self._replays():
             return True
         for ask in self._arrivals.dead():
             ask.again = True
@@ -162,6 +152,22 @@ class Pump(Standing):
             await self._host.resume()
             self._can_stop = False
             await self._take_in(come)
+            return True
+        return False
+
+    async def _replays(self) -> bool:
+        """One thing that is recorded."""
+        if (deed := self._history.lacks(self._is_done)) and await self._may_come(deed):
+            return True
+        if (arrivals := self._history.take(self.open, self._gone)) is not None:
+            self._tell(arrivals)
+            return True
+        if arrivals := self._history.take_missed(self.open):
+            self._tell(arrivals)
+            return True
+        if spare := self._history.take_spare(self.open):
+            self._recording.add(Reached([one.one.ask for one in spare]), decides=True)
+            self._tell(spare)
             return True
         return False
 
@@ -209,7 +215,9 @@ class Pump(Standing):
         if others:
             others += [a for a in self.open.values() if a.kind == "timer" and a.position is None]
             self._stir.clear()
-            starts_here = await self._children.record(others, self.loop.time())
+            # Alone, it is the only thing that can come, and nothing is written before it has.
+            alone = len(self.open) == 1 and not self._branches
+            starts_here = await self._children.record(others, self.loop.time(), alone=alone)
             if starts_here and not self._told and self._arrivals.can_rest():
                 await self._linger()
         elif decides:
@@ -279,6 +287,8 @@ class Pump(Standing):
                 ones.append((ask, msgspec.structs.replace(what, ask=ask.position)))
             else:
                 ones.append((ask, what))
+                if ask.task:
+                    self._recording.has_ended(ask.task)
         if kept := [one for ask, one in ones if ask.kind != "step"]:
             plain = all(ask.kind == "child" and one.how == "done" for ask, one in ones)
             place = self._recording.add(Came(kept), decides=not plain)

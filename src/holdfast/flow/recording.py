@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from holdfast.answers import Step, Taking, Written
-from holdfast.errors import StoreUnreachable
+from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.flow.entries import Abandoned, Asked, Came, Entry, Passed, Reached, Recorded, write
+from holdfast.flow.host import Host
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
@@ -17,15 +20,25 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
+class _Unflushed(NamedTuple):
+    """What was written with a child, and may not be on the disk yet."""
+
+    steps: Sequence[Step]
+    children: Sequence[Draft]
+    taking: Taking
+
+
 class Recording:
     """Entries get their places as they are added, and are written together with what comes next:
     nobody outside can tell whether a function knows something that is not written yet."""
 
-    def __init__(self, store: Flows, lease: Lease, position: int) -> None:
-        self._store, self._lease, self.position = store, lease, position
+    def __init__(self, store: Flows, host: Host, lease: Lease, position: int) -> None:
+        self._store, self._host, self._lease, self.position = store, host, lease, position
         self._pending: list[Step] = []
         self._consumed: list[UUID] = []
         self._busy = asyncio.Lock()
+        self._unflushed: _Unflushed | None = None
+        self.has_written = False  # something that the disk has, in this attempt
         self.decides = False  # it holds what another run might answer otherwise
         self.stays = False  # it holds what the next attempt must know, however this one ends
         self.tail: int | None = None  # from here on nothing was asked and nothing came
@@ -70,6 +83,8 @@ class Recording:
     ) -> Written | None:
         """Write all that was added. Answers what became of the children. Raises `LeaseLost`."""
         async with self._busy:
+            if self._unflushed:
+                await self._write_again(self._unflushed)
             steps, consumed = self._pending.copy(), self._consumed.copy()
             if not steps and not consumed:
                 return None
@@ -84,16 +99,45 @@ class Recording:
                 )
             )
             self._forget(steps, consumed)
+            if taking and not taking.durable and found.leased:
+                self._unflushed = _Unflushed(steps, children, taking)
+            else:
+                self.has_written = True
             return found
+
+    async def _write_again(self, last: _Unflushed) -> None:
+        """Nothing is written behind a gap: where the database has crashed since, what did not wait
+        for the disk is gone, and is written now. Not under a lease that this worker has lost
+        meanwhile: then the child waits in its queue. A store that refuses may take it later."""
+        (child,) = last.children
+        is_held = self._host.holds(Lease(child.id, last.taking.grant, 1))
+        taking = msgspec.structs.replace(last.taking, durable=True) if is_held else None
+        await surely(
+            lambda: self._store.record(
+                self._lease, last.steps, children=last.children, taking=taking
+            ),
+            also=StoreError,
+        )
+        self._unflushed = None
+        if not is_held:
+            self._host.tell_of(last.children)
+
+    def has_ended(self, child: UUID) -> None:
+        """Its end is on the disk, and so is all that was written before."""
+        if self._unflushed and self._unflushed.children[0].id == child:
+            self._unflushed = None
 
     async def write(self) -> None:
         """As `flush`, for a function that does nothing else meanwhile, and without a task of our
         own. Where it is cancelled, or no answer comes, it may be written: `flush` makes sure."""
         await self._busy.acquire()
         try:
+            if self._unflushed:
+                await self._write_again(self._unflushed)
             steps, consumed = self._pending.copy(), self._consumed.copy()
             await self._store.record(self._lease, steps, consumed=consumed)
             self._forget(steps, consumed)
+            self.has_written = True
         finally:
             self._busy.release()
 
@@ -120,12 +164,15 @@ class Recording:
         return ask.children
 
 
-async def surely(ask: Callable[[], Awaitable[T]]) -> T:
-    """Where no answer came it may be written: the same again is accepted."""
+async def surely(
+    ask: Callable[[], Awaitable[T]], *, also: type[StoreError] = StoreUnreachable
+) -> T:
+    """Where no answer came it may be written: the same again is accepted. `also`: it is asked again
+    after these, too."""
     pause = _FIRST_PAUSE
     while True:
         try:
             return await ask()
-        except StoreUnreachable:
+        except also:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

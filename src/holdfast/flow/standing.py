@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Journal
-from holdfast.context import Context, here
+from holdfast.context import here
 from holdfast.executors.watched import Watched
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask, Join
@@ -44,10 +44,11 @@ class Standing:
         """`journal`: None where there is none yet."""
         self.loop = asyncio.get_running_loop()
         self._store, self._host = store, host
-        self._lease = host.context.claimed.lease
+        self.context = context = host.context
+        self._lease = context.claimed.lease
         self._history = History(journal.steps, journal.ages) if journal else History()
-        self._recording = Recording(store, self._lease, self._history.next_position)
-        context = host.context
+        self._first_fence = (journal and journal.since) or context.fence  # of this run
+        self._recording = Recording(store, host, self._lease, self._history.next_position)
         life = context.claimed.life
         if life and (dropped := self._history.rebirth(life)):
             self._history.drop(dropped)
@@ -95,10 +96,6 @@ class Standing:
         self.closed = False
 
     @property
-    def context(self) -> Context:
-        return self._host.context
-
-    @property
     def branch(self) -> Branch:
         found: Branch = here.get() or self._family.main
         return found
@@ -123,12 +120,13 @@ class Standing:
         watched = self._watched
         if watched is None or len(self._branches) > 4:
             return False
-        waits = [watched.waits, *(b.watched and b.watched.waits for b in self._branches)]
-        return all(isinstance(one, Ask | Join) and one.is_open for one in waits)
+        if not _waits_for_us(watched):
+            return False
+        return all(_waits_for_us(branch.watched) for branch in self._branches)
 
     @property
     def _watched(self) -> Watched | None:
-        watched: Watched | None = self._host.context.watched
+        watched: Watched | None = self.context.watched
         return watched
 
     # ── whether it comes to what is recorded ─────────────────────────────────────────────────
@@ -204,3 +202,8 @@ class Standing:
         with suppress(TimeoutError):
             async with asyncio.timeout(longest):
                 await self._stir.wait()
+
+
+def _waits_for_us(watched: Watched | None) -> bool:
+    waits = watched and watched.waits
+    return isinstance(waits, Ask | Join) and waits.is_open

@@ -48,6 +48,7 @@ class Flows(Producing):
         self._journalings: WeakKeyDictionary[
             asyncio.AbstractEventLoop, Together[_Steps, _Verdict]
         ] = WeakKeyDictionary()
+        self._lately: tuple[asyncio.AbstractEventLoop, Together[_Steps, _Verdict]] | None = None
 
     async def record(
         self,
@@ -64,7 +65,8 @@ class Flows(Producing):
             raise InvalidInput("children are recorded together with the steps that ask for them")
         if self._share and steps and not (consumed or seen or children):
             held, conflicts = await self._journaling().ask((lease, steps))
-            await self._judge(lease, held, conflicts)
+            if not held or conflicts:
+                await self._judge(lease, held, conflicts)
             return _NOTHING
         lanes = await self._lanes_of(children, None) if children else []
         if taking and taking.most and len(children) == 1 and not (consumed or seen):
@@ -103,6 +105,7 @@ class Flows(Producing):
                 worker=taking.worker,
                 taking=taking.grant,
                 lease=seconds_of("lease", taking.lease),
+                durable=taking.durable,
             )
         except DuplicateTask:  # asked again while the first was being written: now it is
             return False
@@ -148,19 +151,24 @@ class Flows(Producing):
     def _journaling(self) -> Together[_Steps, _Verdict]:
         """The functions of this event loop: those that record at once share one commit."""
         loop = asyncio.get_running_loop()
+        if self._lately is not None and self._lately[0] is loop:
+            return self._lately[1]
         found = self._journalings.get(loop)
         if found is None:
             found = self._journalings[loop] = Together(self._record_steps, weigh=_weight)
+        self._lately = loop, found
         return found
 
     async def _record_steps(self, asked: Sequence[_Steps]) -> Sequence[_Verdict]:
         if await self._record_new(asked):
             return [_HELD] * len(asked)
-        verdicts = []
-        for lease, steps in asked:
-            held, conflicts, *_ = await self._record(lease, steps)
-            verdicts.append((held, conflicts))
-        return verdicts
+        # Beside each other, and to the end also where one of them fails.
+        each = [self._record(lease, steps) for lease, steps in asked]
+        answers = await asyncio.gather(*each, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [(held, conflicts) for held, conflicts, *_ in answers]  # type: ignore[misc]
 
     async def _record_new(self, asked: Sequence[_Steps]) -> bool:
         """Written, where every lease holds and all steps are new, as nearly always."""
@@ -229,9 +237,10 @@ class Flows(Producing):
         return Journal(
             steps=[
                 Step(position=position, kind=kind, name=name, value=value)
-                for position, kind, name, value, _ in rows
+                for position, kind, name, value, _, _ in rows
             ],
-            ages=[age for *_, age in rows],
+            ages=[row[4] for row in rows],
+            since=rows[0][5] if rows else None,
         )
 
     async def payload(self, task: UUID) -> bytes:
@@ -288,11 +297,10 @@ def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterable[tuple[Any, ...]]:
 
 
 def _weight(asked: _Steps) -> int:
-    return sum(len(step.value or b"") for step in asked[1])
+    return sum([len(step.value or b"") for step in asked[1]])
 
 
 def _check(steps: Sequence[Step]) -> None:
-    taken: dict[int, Step] = {}
     for step in steps:
         check_key("step name", step.name)
         check_key("step kind", step.kind)
@@ -302,6 +310,10 @@ def _check(steps: Sequence[Step]) -> None:
                 f"step {step.name!r} has a value of {len(step.value):,} bytes, over the limit of "
                 f"{_MOST:,}; store the data elsewhere and record its address"
             )
+    if len(steps) == 1:
+        return
+    taken: dict[int, Step] = {}
+    for step in steps:
         if taken.setdefault(step.position, step) != step:
             raise InvalidInput(
                 f"two different steps are to be recorded at position {step.position}"

@@ -78,14 +78,20 @@ class Adoption:
         self._claiming, self._holding = claiming, holding
         self._notifier, self._observer = notifier, observer
 
-    def offer(self, drafts: Sequence[Draft], room: int) -> Offer | None:
+    def offer(self, drafts: Sequence[Draft], room: int, *, durable: bool) -> Offer | None:
         if room < 1 or not self._looking.is_idle:
             return None
         free = self._claiming.free
         most = sum(1 for _ in takewhile(lambda draft: draft.lane in free, drafts[:room]))
         if not most:
             return None
-        taking = Taking(worker=self._worker, grant=new_grant(), lease=self._lease, most=most)
+        taking = Taking(
+            worker=self._worker,
+            grant=new_grant(),
+            lease=self._lease,
+            most=most,
+            durable=durable,
+        )
         return Offer(taking, self._holding.now(), self._missed)
 
     def _missed(self, offer: Offer) -> None:
@@ -103,9 +109,13 @@ class Adoption:
             taken = [_claimed(d, offer.taking, root) for d in new if d.id in written.leased]
             self._holding.add((task.lease for task in taken), offer.sent)
             self._looking.take(taken)
-        if others := {draft.queue for draft in new if draft.id not in written.leased}:
-            self._looking.look_now()  # a hint of our own takes longer
-            self._notifier.tell(Hint("work", queue) for queue in others)
+        if others := [draft for draft in new if draft.id not in written.leased]:
+            self.tell_of(others)
+
+    def tell_of(self, drafts: Sequence[Draft]) -> None:
+        """They wait in their queues."""
+        self._looking.look_now()  # a hint of our own takes longer
+        self._notifier.tell(Hint("work", queue) for queue in {draft.queue for draft in drafts})
 
 
 def _claimed(draft: Draft, taking: Taking, root: UUID) -> Claimed:

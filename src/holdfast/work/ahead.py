@@ -96,6 +96,8 @@ class Ahead:
 
     def can_start(self, running: Collection[Attempt], held: Sized) -> bool:
         """`held`: all that the worker holds, also what has ended and is not written yet."""
+        if not (self._tasks or self._suspects or self._solitude.waiting):
+            return False
         if self._solitude.sole is not None:
             return False
         if self._returned:

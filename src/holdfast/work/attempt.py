@@ -33,7 +33,7 @@ from holdfast.tasks.lifecycle import (
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Draft, Failure
+from holdfast.tasks.task import Claimed, Draft, Failure, Lease
 from holdfast.work.adoption import Offer
 from holdfast.work.flowing import Flowing
 from holdfast.work.site import Site
@@ -195,7 +195,7 @@ class Attempt:
                 "recorded: await it in the function itself; or make the function sync, and it has "
                 "a thread of its own, with Holdfast.run"
             )
-        return self._flow()
+        return self.began or self._flow()
 
     @property
     def may_ask(self) -> bool:
@@ -221,12 +221,18 @@ class Attempt:
         if self.resting:
             await self._site.resume(self)
 
-    def offer(self, drafts: Sequence[Draft]) -> Offer | None:
-        self._offer = self._site.offer(self, drafts)
+    def offer(self, drafts: Sequence[Draft], *, durable: bool) -> Offer | None:
+        self._offer = self._site.offer(self, drafts, durable=durable)
         return self._offer
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
+
+    def tell_of(self, drafts: Sequence[Draft]) -> None:
+        self._site.tell_of(drafts)
+
+    def holds(self, lease: Lease) -> bool:
+        return self._site.holding.holds(lease)
 
     def in_thread(
         self, work: Callable[[], Any], stopped: Callable[[], None]

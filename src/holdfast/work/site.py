@@ -46,11 +46,15 @@ class Site(Protocol):
         """It goes on, once there is a slot for it."""
         ...
 
-    def offer(self, attempt: "Attempt", drafts: Sequence[Draft]) -> Offer | None: ...
+    def offer(
+        self, attempt: "Attempt", drafts: Sequence[Draft], *, durable: bool
+    ) -> Offer | None: ...
 
     def made(
         self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
     ) -> None: ...
+
+    def tell_of(self, drafts: Sequence[Draft]) -> None: ...
 
     def in_thread(
         self, work: Callable[[], Any], stopped: Callable[[], None]

@@ -211,9 +211,9 @@ class Slots:
             slot.add_done_callback(self._slots.discard)
 
     def _can_start(self) -> bool:
-        if self._closed or self.occupied >= self.count:
+        if self._closed or not self._ahead.can_start(self._running, self.holding):
             return False
-        return self._ahead.can_start(self._running, self.holding)
+        return self.occupied < self.count
 
     def _next(self) -> tuple[Claimed, float] | None:
         """Who starts now, and when it was taken."""
@@ -366,18 +366,23 @@ class Slots:
             await turn
         self._wakes(attempt)
 
-    def offer(self, attempt: Attempt, drafts: Sequence[Draft]) -> Offer | None:
+    def offer(self, attempt: Attempt, drafts: Sequence[Draft], *, durable: bool) -> Offer | None:
         """Which of its children start here at once: it will rest, and leave them its slot."""
         if self._adoption is None or self._closed or self._solitude:
             return None
         own = 0 if attempt.resting else 1
-        return self._adoption.offer(drafts, self.count - self.occupied - len(self._ahead) + own)
+        room = self.count - self.occupied - len(self._ahead) + own
+        return self._adoption.offer(drafts, room, durable=durable)
 
     def made(
         self, drafts: Sequence[Draft], written: Written, offer: Offer | None, root: UUID
     ) -> None:
         if self._adoption:
             self._adoption.made(drafts, written, offer, root)
+
+    def tell_of(self, drafts: Sequence[Draft]) -> None:
+        if self._adoption:
+            self._adoption.tell_of(drafts)
 
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False

@@ -9,7 +9,7 @@ from holdfast.record(
 -- name: record_child
 select holdfast.record_child(
   :id, :grant, :positions, :kinds, :names, :step_values, :child, :lane, :np, :payload, :max_tries, :policy, :user_id,
-  :worker, :taking, :lease
+  :worker, :taking, :lease, :durable
 )
 
 -- name: record_step
@@ -51,7 +51,8 @@ from unnest(:ids::uuid[]) as a (id)
 -- name: steps
 select
   s.position, s.kind, s.name, s.value,
-  extract(epoch from holdfast.clock() - s.recorded_at)::float8
+  extract(epoch from holdfast.clock() - s.recorded_at)::float8,
+  s.fence
 from holdfast.step s
 where s.id = :id
 order by s.position

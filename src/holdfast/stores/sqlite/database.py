@@ -22,6 +22,7 @@ class Database:
 
     def __init__(self, path: str, *, clock: Clock, synchronous: str, timeout: float) -> None:
         self._path, self._clock, self._timeout = path, clock, timeout
+        self._can_flush = self._flushes = synchronous == "full"
         self.closed = False
         self._lock: LockFile | None = None
         try:
@@ -40,13 +41,14 @@ class Database:
                 self._lock.close()
             self._raise(error)
 
-    def write(self, gather: Callable[[], Sequence[Work]]) -> list[Outcome]:
+    def write(self, gather: Callable[[], Sequence[Work]], *, flush: bool = True) -> list[Outcome]:
         """All that waits in one commit; what fails takes nothing else with it.
 
-        `gather` is called when it is our turn: what came in the meantime comes along.
+        `gather` is called when it is our turn: what came in the meantime comes along. Not `flush`:
+        it is on the disk with the next commit that is waited for.
         """
         try:
-            self.begin()
+            self.begin(flush=flush)
         except Exception as error:
             return [(None, error)] * len(gather())
         works: Sequence[Work] = ()
@@ -77,10 +79,13 @@ class Database:
             return None, self._explained(error)
         return outcome, None
 
-    def begin(self) -> None:
+    def begin(self, *, flush: bool = True) -> None:
         self._check_free()
         self._acquire()
         try:
+            if flush is not self._flushes and self._can_flush:
+                self._conn.execute(f"pragma synchronous = {'full' if flush else 'normal'}")
+                self._flushes = flush
             self._conn.execute("begin immediate")
         except BaseException as error:
             self._release()

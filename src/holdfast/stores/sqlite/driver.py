@@ -65,7 +65,10 @@ class SqliteDriver:
     async def call(self, verb: str, /, **parameters: Any) -> Sequence[Row]:
         found = VERBS[verb]
         rows: Sequence[Row] = await self._ask(
-            lambda s: found.run(s, **parameters), writes=found.writes, page=found.page
+            lambda s: found.run(s, **parameters),
+            writes=found.writes,
+            page=found.page,
+            flushes=not found.may_be_lost or parameters["durable"],
         )
         return rows
 
@@ -148,12 +151,14 @@ class SqliteDriver:
     def instant(self, value: Any) -> datetime | None:
         return None if value is None else instant_of(value)
 
-    async def _ask(self, work: Work, *, writes: bool, page: bool = False) -> Any:
+    async def _ask(
+        self, work: Work, *, writes: bool, page: bool = False, flushes: bool = True
+    ) -> Any:
         self._check()
         if self._inline:
             return self._at_once(work, writes)
         if writes:
-            return await self._writer.call(work)
+            return await self._writer.call(work, flushes=flushes)
         if self._path == MEMORY:
             return await self._writer.call(work, reads=True)
         return await (self._pages if page else self._reader).call(work)

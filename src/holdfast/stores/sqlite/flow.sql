@@ -76,7 +76,7 @@ select
   (select max(t.fence) from attempt t where t.id = :id and t.ended in ('failed', 'cancelled'))
 
 -- name: steps
-select s.position, s.kind, s.name, s.value, (:now - s.recorded_at) / 1e6
+select s.position, s.kind, s.name, s.value, (:now - s.recorded_at) / 1e6, s.fence
 from step s
 where s.id = :id
 order by s.position

@@ -32,12 +32,18 @@ class Hold:
 class Job:
     """One call, and where its answer is awaited."""
 
-    __slots__ = ("error", "future", "hold", "loop", "reads", "value", "work")
+    __slots__ = ("error", "flushes", "future", "hold", "loop", "reads", "value", "work")
 
     def __init__(
-        self, work: Callable[[Any], Any] | None, *, reads: bool = False, hold: Hold | None = None
+        self,
+        work: Callable[[Any], Any] | None,
+        *,
+        reads: bool = False,
+        hold: Hold | None = None,
+        flushes: bool = True,
     ) -> None:
-        self.work, self.reads, self.hold = work, reads, hold
+        """Not `flushes`: its commit need not wait for the disk."""
+        self.work, self.reads, self.hold, self.flushes = work, reads, hold, flushes
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.value: Any = None
@@ -141,19 +147,20 @@ class Writer(Thread):
 
     def _commit(self, database: Database) -> None:
         jobs: list[Job] = []
+        flushes = self._pending[0].flushes
 
         def together() -> list[Any]:
             self._gather()
             while self._pending and len(jobs) < _MOST_TOGETHER:
                 job = self._pending[0]
-                if job.work is None or job.hold or job.reads:
+                if job.work is None or job.hold or job.reads or job.flushes is not flushes:
                     break
                 self._pending.popleft()
                 if not job.abandoned:
                     jobs.append(job)
             return [job.work for job in jobs]
 
-        outcomes = database.write(together)
+        outcomes = database.write(together, flush=flushes)
         _deliver(job.ended(outcome) for job, outcome in zip(jobs, outcomes, strict=True))
 
     def _hold(self, database: Database, first: Job, hold: Hold) -> None:

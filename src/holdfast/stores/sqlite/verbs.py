@@ -33,20 +33,26 @@ Procedure = Callable[..., Sequence[Row]]
 class Verb(msgspec.Struct, frozen=True, kw_only=True):
     """One verb. `parameters` are those of the same verb on PostgreSQL.
 
-    `page`: reads many rows, for people; workers' questions must not wait for it.
+    `page`: reads many rows, for people; workers' questions must not wait for it. `may_be_lost`:
+    where it is not asked to be `durable`, its commit need not wait for the disk.
     """
 
     run: Procedure
     parameters: frozenset[str]
     writes: bool
     page: bool = False
+    may_be_lost: bool = False
 
 
-def _procedure(run: Procedure, *, writes: bool = True, page: bool = False) -> Verb:
+def _procedure(
+    run: Procedure, *, writes: bool = True, page: bool = False, may_be_lost: bool = False
+) -> Verb:
     """Parameters with a default are for other procedures that call it."""
     parameters = signature(run).parameters.items()
     names = frozenset(n for n, p in parameters if p.default is p.empty and n != "s")
-    return Verb(run=run, parameters=names, writes=writes and not page, page=page)
+    return Verb(
+        run=run, parameters=names, writes=writes and not page, page=page, may_be_lost=may_be_lost
+    )
 
 
 def _statement(
@@ -109,7 +115,7 @@ VERBS: dict[str, Verb] = {
     "progress": _procedure(flow.progress),
     # flow
     "record": _procedure(flow.record),
-    "record_child": _procedure(flow.record_child),
+    "record_child": _procedure(flow.record_child, may_be_lost=True),
     "record_step": _procedure(flow.record_step),
     "record_steps": _procedure(flow.record_steps),
     "restart": _procedure(flow.restart),

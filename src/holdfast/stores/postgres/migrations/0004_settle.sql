@@ -657,7 +657,8 @@ create function holdfast.record_child(
   p_user_id text,
   p_worker bigint,
   p_taking uuid,
-  p_lease float8
+  p_lease float8,
+  p_durable boolean
 )
 returns boolean
 language plpgsql
@@ -693,12 +694,16 @@ begin
   insert into holdfast.step (id, position, kind, name, value, fence, recorded_at)
   select p_id, a.position, a.kind, a.name, a.value, p_fence, stamp
   from unnest(positions, kinds, names, step_values) as a (position, kind, name, value);
+  -- The child's end waits for the disk, and for all that was written before it.
+  if not p_durable then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
   return true;
 end $$;
 
 
 -- The plainest case, and the most frequent: one new step of one function. False: its lease is gone, or something
--- stands there already; whoever asks then asks `record_steps`, which tells.
+-- stands there already; whoever asks then asks `record`, which tells.
 
 create function holdfast.record_step(
   p_id uuid, p_grant uuid, p_position int, p_kind text, p_name text, p_value bytea

@@ -130,9 +130,11 @@ def record_child(
     worker: int,
     taking: UUID,
     lease: float,
+    durable: bool,
 ) -> list[tuple[bool]]:
     """One plain child, which whoever asks takes at once. False, and nothing is written: the lease
     is gone, something stands there, or a limit or a pause concerns the child's lane."""
+    del durable  # the thread that writes sees to it
     span = {"first": min(positions), "last": max(positions)}
     fence = s.value("record_child.guard", id=id, grant=grant, lane=lane, **span)
     if fence is None:
