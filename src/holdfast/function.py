@@ -7,7 +7,6 @@ from functools import update_wrapper
 from hashlib import sha256
 from types import CodeType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
-from uuid import UUID
 
 import msgspec
 
@@ -198,14 +197,10 @@ class Function(Generic[P, T, R]):
         return _flow("starmap").join(calls, at_most=at_most, return_exceptions=return_exceptions)
 
     def draft(
-        self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        parent: Claimed | None = None,
-        named: Callable[[bytes], UUID] | None = None,
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], parent: Claimed | None = None
     ) -> Draft:
         """The task that this call makes. Arguments are checked here, in the caller. A child belongs
-        to whom its parent belongs, unless it is said. `named`: makes its id, of its payload."""
+        to whom its parent belongs, unless it is said."""
         wishes, traits = self.wishes, self.traits
         tenant, user_id = wishes.tenant, wishes.user_id
         if parent is not None:
@@ -221,7 +216,7 @@ class Function(Generic[P, T, R]):
                 f'{name}.options(idempotency_key="order-7", unique={wishes.unique!r})'
             )
         return Draft(
-            id=new_id() if named is None else named(payload),
+            id=new_id(),
             type=self.name,
             payload=payload,
             queue=wishes.queue,
@@ -288,10 +283,8 @@ class Call(Generic[R]):
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
 
-    def draft(
-        self, parent: Claimed | None = None, named: Callable[[bytes], UUID] | None = None
-    ) -> Draft:
-        return self.function.draft(self.args, self.kwargs, parent, named)
+    def draft(self, parent: Claimed | None = None) -> Draft:
+        return self.function.draft(self.args, self.kwargs, parent)
 
     def __await__(self) -> Generator[Any, Any, R]:
         """In a durable function: a child task, and its result."""

@@ -170,7 +170,7 @@ class PostgresKeeper:
             await keeper.aclose()
 
     async def _connect_directly(self) -> asyncpg.Connection:
-        if self._prompt is None:
+        if self._prompt is None or self._prompt.is_closed():  # a storm may have crashed the server
             self._prompt = await asyncpg.connect(
                 self.direct,
                 server_settings={

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, RetryPolicy, TaskFailed
-from holdfast.errors import StepFailed
+from holdfast.errors import InvalidInput, StepFailed
 from tests.flow.acts import ONCE, number_of
 from tests.work.bench import Bench, until
 
@@ -459,3 +459,23 @@ async def test_a_function_is_not_put_down_while_a_step_cannot_be_stopped(
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=60) == ["slow", "bad"]
     assert flaky.calls == {"slow": 1, "bad": 2}
+
+
+async def test_a_call_that_is_refused_is_nothing_that_was_done_about_a_failure(bench: Bench):
+    flaky = Flaky(a=1)
+
+    @bench.app.durable(concurrency_key="key", max_concurrent=1)
+    async def keyed(key: str) -> None: ...
+
+    @bench.app.durable(retry_policy=policy(3))
+    async def parent() -> Any:
+        try:
+            return (await asyncio.gather(Holdfast.step("a", flaky, "a"), Holdfast.sleep(0.2)))[0]
+        except StepFailed:
+            with pytest.raises(InvalidInput):
+                await keyed("k" * 3000)
+            raise RuntimeError("nothing was done") from None
+
+    await bench.start()
+    assert await (await bench.app.dispatch(parent)).result(timeout=30) == "a"
+    assert flaky.calls["a"] == 2

@@ -62,6 +62,8 @@ def _family(app: Holdfast, runs: Runs, way: str = "alone", **options: Any) -> An
                 _library()
         if way != "as the first":
             await Holdfast.step("before", _nothing)
+        if way == "with a dispatch":
+            await app.dispatch(mail)
         if way == "beside another":
             return (await asyncio.gather(child(), Holdfast.sleep(0.05)))[0]
         return await child(str(current().uuid()) if way == "with a value" else "")
@@ -121,7 +123,9 @@ def _children(place: str) -> int:
     return int(peek(place, sql)[0][0])
 
 
-@pytest.mark.parametrize("way", ["fenced", "with a value", "beside another", "as the first"])
+@pytest.mark.parametrize(
+    "way", ["fenced", "with a value", "with a dispatch", "beside another", "as the first"]
+)
 async def test_a_child_that_might_be_asked_for_otherwise_waits_for_the_disk(
     sqlite_url: str, disk: Disk, way: str
 ) -> None:

@@ -7,9 +7,9 @@ from contextvars import copy_context
 from functools import lru_cache, partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.answers import Ending
 from holdfast.client import result_of
@@ -68,23 +68,6 @@ class Child(Coroutine[Any, Any, Any]):
             logger.warning("a call of %s was never awaited: nothing was done", self.__name__)
 
 
-class _Naming:
-    """Asks for a child, once its arguments are known to be good, and gives it its id."""
-
-    ask: Ask
-
-    def __init__(self, flow: Flow, type: str) -> None:
-        self._flow, self._type = flow, type
-
-    def __call__(self, payload: bytes) -> UUID:
-        self.ask = self._flow.ask("child", self._type, _digest(payload))
-        return self._flow.id_of(self.ask.key)
-
-
-def _digest(payload: bytes) -> str:
-    return digest_of([payload.decode()], {})
-
-
 class Asking(Flow):
     """Keeps `holdfast.context.Asking`."""
 
@@ -141,16 +124,16 @@ class Asking(Flow):
 
     def _ask_one(self, call: Call[Any]) -> Ask:
         """One by itself: its id follows from what it is known by."""
-        naming = _Naming(self, call.function.name)
-        draft = call.draft(self.context.claimed, naming)
-        ask = naming.ask
+        ask = self._ask_child(call)
+        assert ask.draft is not None
+        force_setattr(ask.draft, "id", self.id_of(ask.key))  # nobody has seen it yet
         # One that tells others its fence is never lost: no other run may have the same.
-        ask.draft, ask.may_be_lost = draft, not call.function.traits.fenced
+        ask.may_be_lost = not call.function.traits.fenced
         return ask
 
     def _ask_child(self, call: Call[Any]) -> Ask:
         draft = call.draft(self.context.claimed)
-        ask = self.ask("child", draft.type, _digest(draft.payload))
+        ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
         ask.draft = draft
         return ask
 

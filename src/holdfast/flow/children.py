@@ -77,9 +77,10 @@ class Children:
         goes on from what is left asks for the same one once more; unless something is written with
         it that would be another the next time. Nor the first that an attempt writes: it gets on by
         that, should its worker die (decision 26)."""
-        if not ask.may_be_lost or ask.again or self._recording.decides:
+        recording = self._recording
+        if not ask.may_be_lost or ask.again or recording.decides or recording.stays:
             return False
-        return self._recording.has_written
+        return recording.has_written
 
     async def make_sure(self, asks: Sequence[Ask]) -> None:
         """Whether their tasks are ours: we may have crashed before we could note whose they are."""

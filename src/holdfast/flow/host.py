@@ -7,7 +7,7 @@ from holdfast.answers import Written
 from holdfast.context import Context
 from holdfast.function import Function
 from holdfast.tasks.lifecycle import Anew, Waiting
-from holdfast.tasks.task import Draft, Lease
+from holdfast.tasks.task import Draft
 
 __all__ = ["Host"]
 
@@ -32,14 +32,6 @@ class Host(Protocol):
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Any) -> None:
         """These children were accepted."""
-        ...
-
-    def tell_of(self, drafts: Sequence[Draft]) -> None:
-        """These wait in their queues: whoever is free for them should know."""
-        ...
-
-    def holds(self, lease: Lease) -> bool:
-        """Whether this worker holds it, as far as it knows."""
         ...
 
     def rest(self) -> None:

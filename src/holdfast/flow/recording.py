@@ -1,20 +1,20 @@
 """Writing the journal of one function: in order, each entry once, under its lease."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-import msgspec
-
 from holdfast.answers import Step, Taking, Written
 from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.flow.entries import Abandoned, Asked, Came, Entry, Passed, Reached, Recorded, write
-from holdfast.flow.host import Host
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
 __all__ = ["Recording", "surely"]
+
+logger = logging.getLogger("holdfast.flow")
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
@@ -25,15 +25,14 @@ class _Unflushed(NamedTuple):
 
     steps: Sequence[Step]
     children: Sequence[Draft]
-    taking: Taking
 
 
 class Recording:
     """Entries get their places as they are added, and are written together with what comes next:
     nobody outside can tell whether a function knows something that is not written yet."""
 
-    def __init__(self, store: Flows, host: Host, lease: Lease, position: int) -> None:
-        self._store, self._host, self._lease, self.position = store, host, lease, position
+    def __init__(self, store: Flows, lease: Lease, position: int) -> None:
+        self._store, self._lease, self.position = store, lease, position
         self._pending: list[Step] = []
         self._consumed: list[UUID] = []
         self._busy = asyncio.Lock()
@@ -100,27 +99,20 @@ class Recording:
             )
             self._forget(steps, consumed)
             if taking and not taking.durable and found.leased:
-                self._unflushed = _Unflushed(steps, children, taking)
+                self._unflushed = _Unflushed(steps, children)
             else:
                 self.has_written = True
             return found
 
     async def _write_again(self, last: _Unflushed) -> None:
         """Nothing is written behind a gap: where the database has crashed since, what did not wait
-        for the disk is gone, and is written now. Not under a lease that this worker has lost
-        meanwhile: then the child waits in its queue. A store that refuses may take it later."""
-        (child,) = last.children
-        is_held = self._host.holds(Lease(child.id, last.taking.grant, 1))
-        taking = msgspec.structs.replace(last.taking, durable=True) if is_held else None
+        for the disk is gone, and is written now. The child then waits in its queue: under its old
+        lease nobody might hold it. A store that refuses may take it later."""
         await surely(
-            lambda: self._store.record(
-                self._lease, last.steps, children=last.children, taking=taking
-            ),
+            lambda: self._store.record(self._lease, last.steps, children=last.children),
             also=StoreError,
         )
         self._unflushed = None
-        if not is_held:
-            self._host.tell_of(last.children)
 
     def has_ended(self, child: UUID) -> None:
         """Its end is on the disk, and so is all that was written before."""
@@ -173,6 +165,8 @@ async def surely(
     while True:
         try:
             return await ask()
-        except also:
+        except also as error:
+            if pause == _FIRST_PAUSE and not isinstance(error, StoreUnreachable):
+                logger.warning("a journal cannot be written: %s; trying again", error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

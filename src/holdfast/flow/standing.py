@@ -48,7 +48,7 @@ class Standing:
         self._lease = context.claimed.lease
         self._history = History(journal.steps, journal.ages) if journal else History()
         self._first_fence = (journal and journal.since) or context.fence  # of this run
-        self._recording = Recording(store, host, self._lease, self._history.next_position)
+        self._recording = Recording(store, self._lease, self._history.next_position)
         life = context.claimed.life
         if life and (dropped := self._history.rebirth(life)):
             self._history.drop(dropped)

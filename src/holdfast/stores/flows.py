@@ -151,8 +151,9 @@ class Flows(Producing):
     def _journaling(self) -> Together[_Steps, _Verdict]:
         """The functions of this event loop: those that record at once share one commit."""
         loop = asyncio.get_running_loop()
-        if self._lately is not None and self._lately[0] is loop:
-            return self._lately[1]
+        lately = self._lately
+        if lately is not None and lately[0] is loop:
+            return lately[1]
         found = self._journalings.get(loop)
         if found is None:
             found = self._journalings[loop] = Together(self._record_steps, weigh=_weight)

@@ -109,13 +109,9 @@ class Adoption:
             taken = [_claimed(d, offer.taking, root) for d in new if d.id in written.leased]
             self._holding.add((task.lease for task in taken), offer.sent)
             self._looking.take(taken)
-        if others := [draft for draft in new if draft.id not in written.leased]:
-            self.tell_of(others)
-
-    def tell_of(self, drafts: Sequence[Draft]) -> None:
-        """They wait in their queues."""
-        self._looking.look_now()  # a hint of our own takes longer
-        self._notifier.tell(Hint("work", queue) for queue in {draft.queue for draft in drafts})
+        if others := {draft.queue for draft in new if draft.id not in written.leased}:
+            self._looking.look_now()  # a hint of our own takes longer
+            self._notifier.tell(Hint("work", queue) for queue in others)
 
 
 def _claimed(draft: Draft, taking: Taking, root: UUID) -> Claimed:

@@ -33,7 +33,7 @@ from holdfast.tasks.lifecycle import (
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Draft, Failure, Lease
+from holdfast.tasks.task import Claimed, Draft, Failure
 from holdfast.work.adoption import Offer
 from holdfast.work.flowing import Flowing
 from holdfast.work.site import Site
@@ -227,12 +227,6 @@ class Attempt:
 
     def made(self, drafts: Sequence[Draft], written: Written, offer: Offer | None) -> None:
         self._site.made(drafts, written, offer, self.context.root)
-
-    def tell_of(self, drafts: Sequence[Draft]) -> None:
-        self._site.tell_of(drafts)
-
-    def holds(self, lease: Lease) -> bool:
-        return self._site.holding.holds(lease)
 
     def in_thread(
         self, work: Callable[[], Any], stopped: Callable[[], None]

@@ -380,10 +380,6 @@ class Slots:
         if self._adoption:
             self._adoption.made(drafts, written, offer, root)
 
-    def tell_of(self, drafts: Sequence[Draft]) -> None:
-        if self._adoption:
-            self._adoption.tell_of(drafts)
-
     def _wakes(self, attempt: Attempt) -> None:
         attempt.resting = False
         self._resting.discard(attempt)
