@@ -23,7 +23,7 @@ demo: setup
 	$(BIN)/holdfast demo
 
 test: setup
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n 3 --dist loadfile
 
 test-long: setup  # storms, sweeps and what else takes minutes
 	$(BIN)/pytest -q -m long
