@@ -1,7 +1,9 @@
 """`make bench-flows`: durable functions against bare commits of the same database, in one run."""
 
 import asyncio
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 
 import apsw
 import asyncpg
+import msgspec
 import uvloop
 from tests.contract.acts import DONE, MINUTE, WORKER, claim_one, draft, put_one
 from tests.servers import Postgres, fresh_database
@@ -27,7 +30,7 @@ from holdfast.tasks.task import Lease
 
 ROUNDS = 5
 STEPS, MANY, CHAIN, FAN, LONG = 200, 100, 100, 1000, 10_000
-SLOWER = 500  # microseconds that PostgreSQL waits before a flush, and what the timer adds
+SLOWER = 500  # microseconds more for each flush, and what the timer adds
 Commits = Callable[[int], Awaitable[float]]
 marks: dict[str, tuple[float, float]] = {}
 
@@ -259,6 +262,33 @@ def inserts(conn: asyncpg.Connection) -> Commits:
 
 
 async def on_sqlite(folder: Path) -> list[Ratio]:
+    return await measured("SQLite", f"sqlite:///{folder}/flows.db", bare_commits(folder))
+
+
+async def on_sqlite_slower(folder: Path) -> list[Ratio]:
+    name = "SQLite, slower flushes"
+    return await to_commits(name, f"sqlite:///{folder}/flows.db", bare_commits(folder))
+
+
+def slower_flushes(folder: Path) -> Path:
+    """Nothing in SQLite makes a flush slower: what is loaded before it does."""
+    library = folder / "slower_flushes.so"
+    source = Path(__file__).with_name("slower_flushes.c")
+    compiler = ["cc", f"-DSLOWER={SLOWER}", "-shared", "-fPIC"]
+    subprocess.run([*compiler, "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def slowed_down(library: Path, folder: Path) -> list[Ratio]:
+    """`on_sqlite_slower` in a process of its own."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "bench.flows", folder],
+        env=os.environ | {"LD_PRELOAD": str(library)}, stdout=subprocess.PIPE, check=True,
+    ).stdout  # fmt: skip
+    return msgspec.json.decode(printed, type=list[Ratio])
+
+
+def bare_commits(folder: Path) -> Commits:
     conn = apsw.Connection(str(folder / "bare.db"))
     conn.execute("pragma journal_mode = wal").fetchall()
     conn.execute("pragma synchronous = full; create table bare (a, b)")
@@ -269,7 +299,7 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
             conn.execute("insert into bare values (?, ?)", (i, b"null"))
         return time.perf_counter() - began
 
-    return await measured("SQLite", f"sqlite:///{folder}/flows.db", commits)
+    return commits
 
 
 async def run(server: Postgres, folder: Path) -> list[Ratio]:
@@ -278,8 +308,14 @@ async def run(server: Postgres, folder: Path) -> list[Ratio]:
 
 
 def main() -> int:
-    with Postgres.current() as server, tempfile.TemporaryDirectory() as folder:
-        ratios = uvloop.run(run(server, Path(folder)))
+    if len(sys.argv) > 1:  # as `slowed_down` calls it
+        print(msgspec.json.encode(uvloop.run(on_sqlite_slower(Path(sys.argv[1])))).decode())
+        return 0
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        library = slower_flushes(Path(other))
+        with Postgres.current() as server:
+            ratios = uvloop.run(run(server, Path(one)))
+        ratios += slowed_down(library, Path(other))
     return 0 if report(ratios) else 1
 
 

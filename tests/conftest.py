@@ -1,16 +1,20 @@
 """Fixtures for all tests: the real servers, and databases on them."""
 
 import ast
+import asyncio
 import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 
+from holdfast import Holdfast
 from tests import servers
 from tests.servers import AnyPostgres, GivenPostgres, MissingPart, PgBouncer, Postgres, Valkey
 
@@ -88,6 +92,25 @@ def fresh_database() -> Iterator[Callable[[AnyPostgres], str]]:
     """`fresh_database(server)` is the URL of an empty database, dropped after the test."""
     with contextlib.ExitStack() as databases:
         yield lambda server: databases.enter_context(servers.fresh_database(server))
+
+
+@pytest.fixture(scope="session")
+def _with_schema(postgres_current: AnyPostgres) -> Iterator[str]:
+    async def migrate() -> None:
+        async with Holdfast(url) as app:
+            await app.home.client()
+
+    with servers.fresh_database(postgres_current) as url:
+        with ThreadPoolExecutor() as thread:  # which has no event loop yet
+            thread.submit(lambda: asyncio.run(migrate())).result()
+        yield urlsplit(url).path.removeprefix("/")
+
+
+@pytest.fixture
+def store_database(postgres_current: AnyPostgres, _with_schema: str) -> Iterator[str]:
+    """The URL of a store without tasks: its schema is copied, which is quicker than to make it."""
+    with servers.fresh_database(postgres_current, _with_schema) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -383,10 +383,10 @@ def current_postgres() -> Postgres | GivenPostgres:
 
 
 @contextlib.contextmanager
-def fresh_database(server: AnyPostgres) -> Iterator[str]:
-    """The URL of an empty database on this server, dropped afterwards."""
+def fresh_database(server: AnyPostgres, template: str = "template0") -> Iterator[str]:
+    """The URL of an empty database on this server, or of a copy; dropped afterwards."""
     name = f"test_{uuid.uuid4().hex}"
-    ask(server.admin_url, f"create database {name} template template0")
+    ask(server.admin_url, f"create database {name} template {template}")
     try:
         yield with_database(server.url, name)
     finally:

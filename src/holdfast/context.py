@@ -106,6 +106,11 @@ class Asking(Protocol):
         """It is done, and came to this. `decides`: it might have come to something else."""
         ...
 
+    def carry_out(self, effect: Coroutine[Any, Any, bytes]) -> Coroutine[Any, Any, bytes]:
+        """To its end, whatever becomes of whoever awaits it: what is half done would be done again,
+        under another name, by the next attempt."""
+        ...
+
     def patched(self, name: str) -> bool: ...
 
     def blocking(self) -> "Asking":
@@ -242,7 +247,7 @@ class Context:
 
     def effect_key(self, name: str) -> str:
         """The same in every attempt of this task: an idempotency key for a system outside."""
-        return str(uuid5(self.task_id, name))
+        return str(uuid5(self.task_id, check_key("effect key", name)))
 
     def check_cancelled(self) -> None:
         """Raise `TaskCancelled` where somebody asked for it; call it now and then in long loops."""
@@ -327,9 +332,13 @@ class Context:
             if effect.value is not None:
                 return effect.value
             surely = derive(effect.base) if derive else None
-            value = surely if surely and effect.done else await do(effect.base)
-            await flow.note(effect, value, decides=value != surely)
-            return value
+
+            async def done_and_noted() -> bytes:
+                value = surely if surely and effect.done else await do(effect.base)
+                await flow.note(effect, value, decides=value != surely)
+                return value
+
+            return await flow.carry_out(done_and_noted())
         return await do(self._base(digest))
 
     @property

@@ -255,6 +255,10 @@ class StoreError(HoldfastError):
     """The database could not do what was asked."""
 
 
+class TaskEnds(StoreError):
+    """Its run would have begun anew, but it was cancelled, or its time is over."""
+
+
 class StoreUnreachable(StoreError):
     """The database does not answer."""
 

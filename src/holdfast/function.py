@@ -204,6 +204,11 @@ class Function(Generic[P, T, R]):
         wishes, traits = self.wishes, self.traits
         tenant, user_id = wishes.tenant, wishes.user_id
         if parent is not None:
+            if wishes.conn is not None:
+                raise InvalidInput(
+                    "conn= is for app.dispatch: a child that is awaited begins with its parent's "
+                    "journal, and cannot wait for your commit; dispatch it, or leave out conn="
+                )
             tenant = parent.lane.tenant if tenant == "default" else tenant
             user_id = parent.user_id if user_id is None else user_id
         payload = self.signature.pack(args, kwargs)

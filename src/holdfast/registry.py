@@ -191,7 +191,9 @@ def _function(
         requires=check_labels("requirement", requires),
         priority=check_priority(priority),
         max_tries=None if max_tries is None else check_tries(max_tries),
-        expires=None if expires is None else duration("expires", expires),
+        expires=None
+        if expires is None
+        else longer_than_nothing("expires", duration("expires", expires)),
     )
     if unknown := sorted(set(traits) - set(Traits.__struct_fields__)):
         named = {*inspect.signature(_function).parameters, *Traits.__struct_fields__}
@@ -254,6 +256,14 @@ def _check_callable(function: Any) -> None:
 def _check_traits(traits: Traits) -> None:
     if traits.isolation not in (None, "process"):
         raise InvalidInput(f"isolation is 'process' or nothing, not {traits.isolation!r}")
+    for name in ("idempotent", "fenced"):
+        if type(value := getattr(traits, name)) is not bool:
+            raise InvalidInput(f"{name} is True or False, not {value!r:.80}")
+    if traits.idempotency_key_func is not None and not callable(traits.idempotency_key_func):
+        raise InvalidInput(
+            "idempotency_key_func is a function that makes a key of the arguments, as "
+            f"lambda order: str(order.id), not {traits.idempotency_key_func!r:.80}"
+        )
     if traits.version != "":
         check_name("version", traits.version)
     if traits.timeout == timedelta(0):

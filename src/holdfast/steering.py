@@ -33,13 +33,15 @@ __all__ = ["Steering", "Views"]
 class Steering(Protocol):
     """What an operator does."""
 
-    async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
+    async def cancel(self, tasks: Sequence[UUID], *, left: bool = False) -> dict[UUID, Cancelling]:
         """`cancelled`: it will never start; `requested`: the holder is told with its heartbeat.
-        Goes down to the children."""
+        Goes down to the children. `left`: what their parents left behind when they ended, unless
+        these were given a new life meanwhile: it takes them up again."""
         ...
 
-    async def cancel_below(self, tasks: Sequence[UUID]) -> None:
-        """Their children, and those of these, and not they themselves, which have ended."""
+    async def cancel_below(self, tasks: Sequence[UUID], *, left: bool = False) -> None:
+        """Their children, and those of these, and not they themselves, which have ended. `left`:
+        of those alone whose own cancel stands."""
         ...
 
     async def retry(self, tasks: Sequence[UUID]) -> frozenset[UUID]:

@@ -1,14 +1,13 @@
 """An app with a worker beside it, on both databases."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import pytest
 
 from holdfast import Holdfast
-from tests.servers import fresh_database
 
 
 class Serving(Protocol):
@@ -16,12 +15,10 @@ class Serving(Protocol):
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/app.db"
-        return
-    with fresh_database(request.getfixturevalue("postgres_current")) as database:
-        yield database
+        return f"sqlite:///{tmp_path}/app.db"
+    return str(request.getfixturevalue("store_database"))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Business rows and the task's completion: together, or not at all."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -7,11 +8,22 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from holdfast import Holdfast, NonRetryable, TaskFailed, current, durable
+from holdfast import (
+    Holdfast,
+    NonRetryable,
+    RetryPolicy,
+    TaskCancelled,
+    TaskFailed,
+    current,
+    durable,
+)
+from holdfast.work import slots
 from tests.app.conftest import until
 from tests.servers import fresh_database
 
 _fence_off: list[str] = []
+_cancelled: list[int] = []
+_leaving: list[int] = []
 
 
 @durable(name="order")
@@ -39,6 +51,72 @@ async def twice() -> None:
         pass
     async with current().transaction():
         pass
+
+
+@durable(name="count_down")
+async def count_down(number: int, refuse: bool = False) -> str:
+    if number:
+        async with current().transaction() as conn:
+            await conn.execute("insert into shop values ($1)", number)
+            if refuse:
+                await conn.execute("insert into strict values (1), (1)")
+        await Holdfast.continue_as_new(number - 1, refuse)
+    return "end"
+
+
+@durable(name="interrupted")
+async def interrupted(number: int) -> str:
+    if number:
+        async with current().transaction() as conn:
+            await conn.execute("insert into shop values ($1)", number)
+        if number == 2 and not _cancelled:
+            _cancelled.append(number)
+            admin = await asyncpg.connect(_fence_off[-1])
+            await admin.execute("update holdfast.task set cancel_requested = true")
+            await admin.close()
+        await Holdfast.continue_as_new(number - 1)
+    return "end"
+
+
+@durable(name="inside")
+async def inside(number: int) -> str:
+    if number:
+        async with current().transaction() as conn:
+            await conn.execute("insert into shop values ($1)", number)
+            await Holdfast.continue_as_new(number - 1)
+    return "end"
+
+
+@durable(name="leaves_slowly", timeout="1s")
+async def leaves_slowly(number: int) -> str:
+    if number:
+        async with current().transaction() as conn:
+            await conn.execute("insert into shop values ($1)", number)
+        try:
+            await Holdfast.continue_as_new(number - 1)
+        finally:
+            _leaving.append(number)
+            await asyncio.sleep(2)
+    return "end"
+
+
+@durable(name="child")
+async def child() -> int:
+    await Holdfast.sleep(1)
+    return 5
+
+
+@durable(name="refused_once", retry_policy=RetryPolicy(max_attempts=3, initial_delay=0.01))
+async def refused_once(how: str) -> str:
+    branch = asyncio.create_task(child())
+    await Holdfast.sleep(0.1)
+    if current().attempt == 1:
+        async with current().transaction() as conn:
+            await conn.execute("insert into strict values (1), (1)")
+        if how == "returns":
+            return "in vain"
+        await Holdfast.continue_as_new("in vain")
+    return f"child {await branch}"
 
 
 @pytest.fixture
@@ -129,3 +207,69 @@ async def test_a_transaction_that_cannot_be_committed_is_a_failure_like_others(s
         with pytest.raises(TaskFailed, match="transaction"):
             await task.result(timeout=60)
         assert (await task.state()).status == "failed"
+
+
+async def test_each_run_that_begins_anew_commits_its_rows(shop):
+    """They were rolled back, and nobody said so."""
+    async with serve() as app:
+        task = await app.dispatch(count_down, 3)
+        assert await task.result(timeout=60) == "end"
+        assert await rows(shop) == [1, 2, 3]
+        assert (await app.state_of(task)).try_count == 1
+
+
+async def test_a_run_whose_rows_are_refused_by_the_commit_does_not_begin_anew(shop):
+    await shop.execute("create table strict (n int, unique (n) deferrable initially deferred)")
+    async with serve() as app:
+        task = await app.dispatch(count_down.options(max_tries=1), 3, refuse=True)
+        with pytest.raises(TaskFailed, match="duplicate key"):
+            await task.result(timeout=60)
+        assert await rows(shop) == []
+
+
+async def test_a_run_that_is_cancelled_as_it_begins_anew_leaves_no_rows(shop):
+    """They were committed, and once more by its next life."""
+    async with serve() as app:
+        task = await app.dispatch(interrupted, 2)
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=60)
+        assert await rows(shop) == []
+        assert await app.retry(task)
+        assert await task.result(timeout=60) == "end"
+        assert await rows(shop) == [1, 2]
+
+
+async def test_a_run_may_begin_anew_inside_the_block(shop):
+    async with serve() as app:
+        assert await (await app.dispatch(inside, 2)).result(timeout=60) == "end"
+        assert await rows(shop) == [1, 2]
+
+
+async def test_whoever_is_slow_to_leave_begins_anew_with_its_rows(shop, monkeypatch):
+    monkeypatch.setattr(slots, "_STOPPING", 0.2)
+    async with serve() as app:
+        assert await (await app.dispatch(leaves_slowly, 2)).result(timeout=60) == "end"
+        assert await rows(shop) == [1, 2]
+
+
+@pytest.mark.parametrize("how", ["returns", "begins anew"])
+async def test_a_refused_commit_leaves_the_children_to_the_next_attempt(shop, how):
+    await shop.execute("create table strict (n int, unique (n) deferrable initially deferred)")
+    async with serve() as app:
+        task = await app.dispatch(refused_once, how)
+        assert await task.result(timeout=60) == "child 5"
+
+
+async def _is_leaving() -> bool:
+    return bool(_leaving)
+
+
+async def test_whoever_is_cancelled_on_its_way_out_leaves_no_rows(shop):
+    _leaving.clear()
+    async with serve() as app:
+        task = await app.dispatch(leaves_slowly, 2)
+        await until(_is_leaving)
+        await app.cancel(task)
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=60)
+        assert await rows(shop) == []

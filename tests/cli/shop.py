@@ -53,3 +53,42 @@ def boom() -> None:
 @app.durable
 def speak(word: str) -> None:
     logging.getLogger("shop").warning("says %s", word)
+
+
+@app.durable
+async def defy(name: str) -> None:
+    """Ends for nobody."""
+    begin(name)
+    await _defy()
+
+
+@app.durable
+async def defy_and_ask(name: str) -> None:
+    """Goes round in a circle as soon as what it asks for is refused."""
+    begin(name)
+    while True:
+        try:
+            await Holdfast.sleep(3600)
+        except BaseException:  # as nobody should
+            continue
+
+
+@app.durable
+async def defy_through_another(name: str) -> None:
+    """Goes on when it is cancelled; the next time it leaves, but for what it begins then."""
+    begin(name)
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await asyncio.create_task(_defy())
+
+
+async def _defy() -> None:
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException:  # as nobody should
+            continue

@@ -56,6 +56,22 @@ def test_what_outlasts_the_drain_is_handed_back_and_pays_no_attempt(either: Shel
     assert (task["status"], task["try_count"], task["locked_by"]) == ("pending", 0, None)
 
 
+def test_functions_that_go_on_whatever_comes_do_not_hold_up_the_exit(shell: Shell):
+    worker = shell.worker("--drain-timeout", "0.2s")
+    for function in ("defy", "defy_and_ask", "defy_through_another"):
+        shell.says("enqueue", f"shop:{function}", f'"{function}"')
+        shell.began(function)
+    worker.send(signal.SIGTERM)
+    assert worker.end() == 0
+    assert worker.said.count("Does it catch asyncio.CancelledError") == 3
+    assert worker.said.count("left behind, since it goes on although it was cancelled") == 4
+    assert "Traceback" not in worker.said
+    assert (
+        shell.rows("select locked_by, try_count from tasks")
+        == [{"locked_by": None, "try_count": 0}] * 3
+    )
+
+
 @pytest.mark.parametrize("function", ["hold", "block"])
 def test_a_second_sigint_leaves_at_once_whatever_runs(shell: Shell, function: str):
     worker = shell.worker()

@@ -31,6 +31,11 @@ SERVERS = {
     "serializable": "postgres_current",
     "serializable-pgbouncer": "pgbouncer",
 }
+# Both of its halves are kept in turn by `make test`.
+KEEPERS = [
+    pytest.param(name, marks=[pytest.mark.long] if name == "serializable-pgbouncer" else [])
+    for name in DIALECTS
+]
 # What depends on others' commits being seen; here the database's default would have it otherwise.
 SERIALIZABLE = ("claim", "contended", "isolation", "limits", "recover", "settle")
 
@@ -60,7 +65,7 @@ def _concerns(item: pytest.Item) -> bool:
     return only is None or bool(DIALECTS[keeper] == only)
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session", params=DIALECTS)
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=KEEPERS)
 async def keeper(request: pytest.FixtureRequest) -> AsyncIterator[Keeper]:
     """A database that makes the promise."""
     if DIALECTS[request.param] == "sqlite":

@@ -1,11 +1,12 @@
 """Children of durable functions: accepted under their parent's lease, cancelled with it."""
 
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
 
 from holdfast.answers import Step
-from holdfast.errors import InvalidInput, KeyConflict, LeaseLost
+from holdfast.errors import InvalidInput, KeyConflict, LeaseLost, TaskEnds
 from holdfast.ids import new_grant
 from holdfast.stores import flows
 from holdfast.tasks.task import Claimed, Lease, TaskStatus
@@ -191,6 +192,31 @@ async def test_to_begin_anew_asked_again_later_changes_nothing_of_the_new_run(st
     before = await dump()
     assert await store.settle([(lease, anew(b"[2]"))]) == frozenset()
     assert await dump() == before
+
+
+async def test_a_run_begins_anew_with_the_rows_of_a_transaction(store):
+    lease = (await parent_of(store)).lease
+    before = await store.payload(lease.task)
+    for stale in (lease, Lease(lease.task, new_grant(), lease.fence)):
+        with suppress(ZeroDivisionError, LeaseLost):
+            async with store.transaction() as conn:
+                await store.settle([(stale, anew(b"[2]"))], conn=conn)
+                assert stale is lease
+                raise ZeroDivisionError
+        assert await store.payload(lease.task) == before
+    async with store.transaction() as conn:
+        with pytest.raises(InvalidInput, match="by itself"):
+            await store.settle([(lease, anew(b"[2]"))] * 2, conn=conn)
+    async with store.transaction() as conn:
+        await store.settle([(lease, anew(b"[2]"))], conn=conn)
+    assert await store.payload(lease.task) == b"[2]"
+    assert await status_of(store, lease.task) is TaskStatus.PENDING
+    (again,) = await claim(store)
+    await store.cancel([lease.task])
+    with pytest.raises(TaskEnds):
+        async with store.transaction() as conn:
+            await store.settle([(again.lease, anew(b"[3]"))], conn=conn)
+    assert await status_of(store, lease.task) is TaskStatus.RUNNING
 
 
 async def test_a_run_that_was_cancelled_does_not_begin_anew(store):

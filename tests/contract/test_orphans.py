@@ -2,7 +2,24 @@
 
 from datetime import timedelta
 
-from tests.contract.acts import CANCELLED, DONE, FAILED, claim_one, draft, finish, put, put_one
+import pytest
+
+from holdfast.tasks.limits import Limit
+from holdfast.tasks.task import TaskStatus
+from tests.contract.acts import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    claim,
+    claim_one,
+    draft,
+    finish,
+    ids_of,
+    put,
+    put_one,
+    snoozed,
+    status_of,
+)
 
 AT_ONCE = timedelta(0)
 
@@ -73,3 +90,77 @@ async def test_a_look_is_bounded_and_goes_on_behind_the_last(store):
         after = look.last
     assert after is None
     assert found == [child.id for child in children]
+
+
+async def test_what_an_ended_parent_left_is_cancelled_unless_its_next_life_took_it_up(store):
+    parent = await put_one(store)
+    held = await claim_one(store)
+    (child,) = await put(store, 1, "job:child", parent=parent)
+    assert await store.cancel([child], left=True) == {child: "unknown"}  # it may be waited for
+    assert await status_of(store, child) is TaskStatus.PENDING
+    await finish(store, held, FAILED)
+    assert await store.retry([parent])
+    await store.cancel([child], left=True)
+    assert await status_of(store, child) is TaskStatus.PENDING
+    again = next(claimed for claimed in await claim(store) if claimed.lease.task == parent)
+    await finish(store, again, FAILED)
+    assert await store.cancel([child], left=True) == {child: "requested"}
+
+
+@pytest.mark.parametrize("place", ["later", "ready", "blocked"])
+async def test_who_is_revived_while_it_is_cancelled_is_not_withdrawn(store, monkeypatch, place):
+    """The request is of its former life."""
+    if place == "blocked":
+        await store.limit("type", "job:child", Limit(max_per_key=1))
+    key = "acme" if place == "blocked" else None
+    parent = await put_one(store)
+    held = await claim_one(store)
+    child, other = await put(store, 2, "job:child", parent=parent, concurrency_key=key)
+    running = await claim_one(store)
+    await finish(store, held, FAILED)
+    real = store._withdraw
+
+    async def withdraw(ids):
+        await finish(store, running, FAILED)
+        if place == "blocked":
+            assert ids_of(await claim(store)) == [other]  # so the key is taken
+        assert await store.retry([parent, child]) == {parent, child}
+        await store.promote()
+        if place == "later":
+            again = next(claimed for claimed in await claim(store) if claimed.lease.task == child)
+            await finish(store, again, snoozed(60))
+        return await real(ids)
+
+    monkeypatch.setattr(store, "_withdraw", withdraw)
+    await store.cancel([child], left=True)
+    assert not (found := await store.get(child)).cancel_requested
+    assert found.status is TaskStatus.PENDING
+
+
+async def test_children_of_what_was_taken_up_are_nobodys_to_cancel(store):
+    """The parent was given a new life between the cancel of its child and the look below that."""
+    parent = await put_one(store)
+    held = await claim_one(store)
+    (child,) = await put(store, 1, "job:child", parent=parent)
+    (below,) = await put(store, 1, "job:below", parent=child)
+    await finish(store, held, FAILED)
+    await store.cancel_below([child], left=True)
+    assert await status_of(store, below) is TaskStatus.PENDING
+    await store.cancel([child], left=True)
+    assert await status_of(store, below) is TaskStatus.CANCELLED
+
+
+async def test_a_cancel_that_came_too_late_is_not_asked_for_again(store, monkeypatch):
+    """It waited, paused perhaps, for somebody to take it and to hear of that."""
+    task = await put_one(store)
+    held = await claim_one(store)
+    real = store._withdraw
+
+    async def withdraw(ids):
+        await finish(store, held, FAILED)
+        assert await store.retry([task])
+        return await real(ids)
+
+    monkeypatch.setattr(store, "_withdraw", withdraw)
+    await store.cancel([task])
+    assert not (await store.get(task)).cancel_requested

@@ -1,6 +1,6 @@
 """A desk over each database, for everyone and for one tenant."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -8,18 +8,15 @@ import pytest
 from holdfast import Holdfast
 from holdfast.desk.caller import Caller
 from holdfast.desk.local import LocalDesk
-from tests.servers import fresh_database
 
 ACME = Caller(name="acme's key", tenant="acme")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/desk.db"
-        return
-    with fresh_database(request.getfixturevalue("postgres_current")) as database:
-        yield database
+        return f"sqlite:///{tmp_path}/desk.db"
+    return str(request.getfixturevalue("store_database"))
 
 
 @pytest.fixture

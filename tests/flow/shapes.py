@@ -10,7 +10,7 @@ from holdfast.errors import TaskFailed
 __all__ = ["Direct", "Durable", "Shape", "grow", "walk"]
 
 Shape = tuple[Any, ...]
-LEAVES = ("step", "child", "sleep", "fail", "plain")
+LEAVES = ("step", "child", "shared", "sleep", "fail", "plain", "send")
 NAMED = ("race", "values", "over", "beside")
 KINDS = ("all", "loop", "if", "gather", "group", "caught", "nested", "time", *NAMED)
 
@@ -35,6 +35,8 @@ class World(Protocol):
     async def step(self, name: int) -> int: ...
     async def child(self, name: int) -> int: ...
     async def children(self, name: int) -> list[int]: ...
+    async def shared(self, name: int) -> list[int]: ...
+    async def send(self, name: int) -> None: ...
     async def never(self, name: int) -> None: ...
     async def nested(self, shape: Shape) -> Any: ...
     async def sleep(self) -> None: ...
@@ -51,6 +53,10 @@ async def walk(world: World, shape: Shape) -> Any:
             return await world.step(parts[0])
         case "child":
             return await world.child(parts[0])
+        case "shared":
+            return await world.shared(parts[0] % 3)
+        case "send":
+            return await world.send(parts[0])
         case "sleep":
             return await world.sleep()
         case "fail":
@@ -162,6 +168,11 @@ class Direct:
     async def children(self, name: int) -> list[int]:
         return [name * 2, name * 2 + 2]
 
+    async def shared(self, name: int) -> list[int]:
+        return [name, name]
+
+    async def send(self, name: int) -> None: ...
+
     async def never(self, name: int) -> None:
         await asyncio.Event().wait()
 
@@ -182,12 +193,14 @@ class Direct:
 
 
 class Durable:
-    """The same, recorded. `effect`, `child`, `flow`, `bad` and `never`: what a test has
-    registered."""
+    """The same, recorded. `effect`, `child`, `flow`, `bad`, `never`, `shared` and `send`: what a
+    test has registered."""
 
-    def __init__(self, effect: Any, child: Any, flow: Any, bad: Any, never: Any) -> None:
+    def __init__(
+        self, effect: Any, child: Any, flow: Any, bad: Any, never: Any, shared: Any, send: Any
+    ) -> None:
         self._effect, self._child, self._flow, self._bad = effect, child, flow, bad
-        self._never = never
+        self._never, self._shared, self._send = never, shared, send
 
     async def step(self, name: int) -> int:
         return int(await Holdfast.step(f"s{name}", self._effect, name))
@@ -197,6 +210,15 @@ class Durable:
 
     async def children(self, name: int) -> list[int]:
         return list(await self._child.map([name, name + 1]))
+
+    async def shared(self, name: int) -> list[int]:
+        """One task, for all who ask."""
+        return list(await self._shared.map([name, name]))
+
+    async def send(self, name: int) -> None:
+        """It is nobody's, and done once; on the ground of a value that is not known yet."""
+        current().random()
+        await self._send(name)
 
     async def never(self, name: int) -> None:
         await self._never(name)

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast, RetryPolicy, TaskFailed
 from holdfast.errors import InvalidInput, StepFailed
-from tests.flow.acts import ONCE, number_of
+from tests.flow.acts import ONCE, number_of, open_children
 from tests.work.bench import Bench, until
 
 Ask = Callable[[str], Awaitable[Any]]
@@ -141,6 +141,56 @@ async def test_a_fan_out_is_resumed_with_one_retry_and_no_child_is_made_anew(
         assert flaky.calls[name] == failures + 1, name
     assert number_of(bench, "child") == len(NAMES)
     assert max(before.values()) == 1  # in its first life nothing was tried twice
+
+
+async def test_a_late_cancel_of_a_former_life_does_not_reach_the_next_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker ends the parent first, and then cancels what it left: by now it is awaited."""
+    calls = Counter[str]()
+    fails, lives, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    comes, came = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable(name="child", retry_policy=ONCE)
+    async def child(name: str) -> str:
+        calls[name] += 1
+        if calls[name] == 1:
+            if name == "slow":
+                await fails.wait()
+            raise ConnectionError("down")
+        if name == "slow":
+            lives.set()
+            await go_on.wait()
+        return name
+
+    @bench.app.durable(name="flow", retry_policy=ONCE)
+    async def flow() -> Any:
+        return await Holdfast.gather(child("quick"), child("slow"))
+
+    async with bench.worker():
+        store = await bench.store()
+        real = store.cancel
+
+        async def cancel(tasks: Any, **how: Any) -> Any:
+            await comes.wait()
+            try:
+                return await real(tasks, **how)
+            finally:
+                came.set()
+
+        monkeypatch.setattr(store, "cancel", cancel)
+        task = await bench.app.dispatch(flow)
+        with pytest.raises(TaskFailed):
+            await task.result(timeout=60)
+        fails.set()
+        await until(lambda: open_children(bench) == 0)
+        assert await bench.app.retry(task)
+        await asyncio.wait_for(lives.wait(), 60)
+        comes.set()
+        await asyncio.wait_for(came.wait(), 60)
+        await asyncio.sleep(0.5)  # in which it would hear of it
+        go_on.set()
+        assert await task.result(timeout=60) == ["quick", "slow"]
 
 
 async def test_a_branch_that_goes_on_does_not_act_on_the_failures_of_others(bench: Bench) -> None:

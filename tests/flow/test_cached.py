@@ -9,8 +9,10 @@ import pytest
 
 from holdfast import Holdfast, RetryPolicy, TaskCancelled, TaskFailed
 from holdfast.errors import InvalidInput
+from holdfast.flow.arrivals import Arrivals
 from holdfast.testing import AppUnderTest
-from tests.flow.acts import journal, number_of
+from tests.flow.acts import ONCE, journal, number_of, waits
+from tests.storm.ledger import peek
 from tests.work.bench import Bench, until
 
 
@@ -198,3 +200,161 @@ async def test_a_key_made_of_some_arguments_is_one_run_whatever_the_others_are(
     for at in (1.0, 2.0):
         given = charge.options(idempotency_key="order-7")
         assert (await bench.app.dispatch(given, 7, at)).id == first.id
+
+
+@pytest.mark.parametrize("lingers", [True, False])
+@pytest.mark.parametrize("how", ["gather", "map", "exceptions", "at_most", "asyncio"])
+async def test_a_fan_out_may_ask_for_one_result_many_times(
+    bench: Bench, how: str, lingers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for ever for all but one of them."""
+    if not lingers:
+        monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 0.0)
+        monkeypatch.setattr("holdfast.flow.arrivals._STRANGER", 3600.0)  # none is one
+    ran: Counter[int] = Counter()
+
+    @bench.app.durable(name="rate", cached=True)
+    async def rate(day: int) -> int:
+        ran[day] += 1
+        return 10 * day
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[int]:
+        days = [4, 4, 5, 4]
+        match how:
+            case "gather":
+                return await Holdfast.gather(*map(rate, days))
+            case "asyncio":
+                return await asyncio.gather(*map(rate, days))
+            case "at_most":
+                return await rate.map(days, at_most=2)
+            case _:
+                return await rate.map(days, return_exceptions=how == "exceptions")
+
+    async with bench.worker():
+        task = await bench.app.dispatch(parent)
+        assert await task.result(timeout=30) == [40, 40, 50, 40]
+    assert ran == {4: 1, 5: 1}
+
+
+async def test_a_fan_out_over_one_result_that_fails_fails(bench: Bench) -> None:
+    @bench.app.durable(name="rate", idempotent=True, retry_policy=ONCE)
+    async def rate(day: int) -> int:
+        raise ValueError("closed today")
+
+    @bench.app.durable(name="parent", retry_policy=ONCE)
+    async def parent(patient: bool) -> int:
+        return len(await rate.map([4, 4], return_exceptions=patient))
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(parent, True)).result(timeout=30) == 2
+        with pytest.raises(TaskFailed, match="closed today"):
+            await (await bench.app.dispatch(parent, False)).result(timeout=30)
+    assert number_of(bench, "rate") == 1
+
+
+async def test_results_for_many_who_ask_are_recorded_in_parts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an entry ends between two who wait for the same one."""
+    monkeypatch.setattr("holdfast.flow.arrivals._LARGEST_BATCH", 2500)
+
+    @bench.app.durable(name="page", cached=True)
+    async def page(number: int) -> str:
+        return str(number) * 1000
+
+    @bench.app.durable(name="parent")
+    async def parent() -> int:
+        return sum(map(len, await page.map([1, 1, 2, 2, 2, 3])))
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(parent)).result(timeout=30) == 6000
+
+
+async def test_a_put_down_join_is_woken_by_as_many_ends_as_it_has_children(
+    bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.flow.arrivals._STRANGER", 3600.0)  # none is one
+    gates = {day: asyncio.Event() for day in (1, 2)}
+
+    @bench.app.durable(name="rate", cached=True)
+    async def rate(day: int) -> int:
+        await gates[day].wait()
+        return day
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[int]:
+        return await rate.map([1, 1, 2, 1])
+
+    async with bench.worker():
+        task = await bench.app.dispatch(parent)
+        await waits(bench, task)
+        assert [int(row[0]) for row in peek(bench.place, "select wakes from {s}later")] == [2]
+        assert (await bench.app.state_of(task)).run_at is None  # no timer: its own children wake it
+        for gate in gates.values():
+            gate.set()
+        assert await task.result(timeout=30) == [1, 1, 2, 1]
+
+
+async def test_who_gives_up_a_shared_child_leaves_it_to_the_other_branch(bench: Bench) -> None:
+    @bench.app.durable(name="rate", idempotent=True)
+    async def rate(day: int) -> int:
+        await Holdfast.sleep(1)
+        return 10 * day
+
+    async def hasty() -> int:
+        try:
+            async with asyncio.timeout(0.3):
+                return await rate(4)
+        except TimeoutError:
+            return 0
+
+    @bench.app.durable(name="parent", retry_policy=ONCE)
+    async def parent() -> list[int]:
+        return list(await asyncio.gather(hasty(), rate(4), hasty()))
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(parent)).result(timeout=30) == [0, 40, 0]
+
+
+async def test_an_end_stays_for_all_who_wait_for_it(
+    bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was forgotten with the first who heard of it; if the next look was not answered, nothing
+    ever woke the join that had to have it too."""
+    gate, answered, missed = asyncio.Event(), asyncio.Event(), list[int]()
+    look = Arrivals._look
+
+    async def looks(self: Any) -> None:
+        if not (answered.is_set() and not missed and len(self._open) == 2):
+            return await look(self)
+        missed.append(1)  # as where the store cannot be reached
+        self._is_told, self._next_look = False, self._loop.time() + 0.1
+        return None
+
+    monkeypatch.setattr(Arrivals, "_look", looks)
+
+    @bench.app.durable(name="rate", cached=True)
+    async def rate(day: int) -> int:
+        if day == 4:
+            await gate.wait()
+        return 10 * day
+
+    async def alone() -> int:
+        found = int(await rate(1))
+        answered.set()
+        return found
+
+    @bench.app.durable(name="parent")
+    async def parent() -> list[int]:
+        async with asyncio.TaskGroup() as group:
+            joined = group.create_task(Holdfast.map(rate, [1, 4]))
+            one = group.create_task(alone())
+        return [one.result(), *joined.result()]
+
+    async with bench.worker():
+        task = await bench.app.dispatch(parent)
+        await until(lambda: missed)
+        await waits(bench, task)
+        gate.set()
+        assert await task.result(timeout=30) == [10, 10, 40]

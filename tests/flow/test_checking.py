@@ -93,3 +93,18 @@ async def test_a_check_writes_nothing_that_a_dispatch_depends_on(bench: Bench):
             found = await check(flow, run)
             assert (found.fits, found.told) == (True, "it goes on with dispatch leaf")
             await task.result(timeout=30)
+
+
+async def test_an_error_of_todays_code_is_told_before_what_it_did_not_ask_for(bench: Bench):
+    @bench.app.durable(name="flow")
+    async def flow(n: int) -> int:
+        return await Holdfast.step("a", add, n)
+
+    @bench.new_app().durable(name="flow")
+    async def broken(n: int) -> int:
+        raise RuntimeError("boom")
+
+    found = await check(broken, await recorded(bench, flow))
+    assert not found.fits
+    assert found.told.startswith("it ends with RuntimeError: boom, and the code does not ask")
+    assert "recorded, not asked: step a" in found.told

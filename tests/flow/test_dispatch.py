@@ -7,7 +7,8 @@ import pytest
 
 from holdfast import Holdfast, RetryPolicy, Snooze, TaskFailed, TaskHandle, current
 from holdfast.flow import arrivals
-from tests.flow.acts import SOON, number_of
+from holdfast.flow.pump import Pump
+from tests.flow.acts import SOON, number_of, waits
 from tests.flow.crashing import BOTH_SIDES, Crashing
 from tests.storm.ledger import peek
 from tests.work.bench import Bench
@@ -242,3 +243,171 @@ async def test_what_a_dispatch_is_done_on_the_ground_of_is_written_first(bench: 
     assert kept[1].count("step") == 2, (
         "that a step failed is known before anything is done about it"
     )
+
+
+@pytest.mark.parametrize("by", ["dispatch", "signal"])
+async def test_what_others_write_takes_no_child_along_without_making_it(
+    bench: Bench, by: str
+) -> None:
+    """It stood in the journal as asked for, was never made, and its parent waited for ever."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other(number: float) -> None: ...
+
+    @bench.app.durable(name="child")
+    async def child(i: int) -> int:
+        return i
+
+    async def tell() -> None:
+        if by == "dispatch":
+            await bench.app.dispatch(other, current().random())
+        else:
+            await bench.app.send_signal(current().task_id, "told", current().random())
+
+    @bench.app.durable(name="flow")
+    async def flow() -> int:
+        await Holdfast.step("first", str, 1)
+        *_, found = await asyncio.gather(tell(), tell(), child(1))
+        return int(found)
+
+    async with bench.worker():
+        tasks = await bench.app.dispatch_many([flow.call() for _ in range(20)])
+        assert [await task.result(timeout=30) for task in tasks] == [1] * 20
+    assert number_of(bench, "child") == 20
+
+
+@pytest.mark.parametrize("first", ["child", "dispatch"])
+async def test_a_dispatch_beside_a_child_comes_in_a_replay_where_it_came(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, no_linger: None, first: str
+) -> None:
+    """Known, it came at once: before what had come before it."""
+    go_on, ended = asyncio.Event(), asyncio.Event()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="child")
+    async def child() -> None:
+        if first == "dispatch":
+            await ended.wait()
+
+    @bench.app.durable(name="flow")
+    async def flow() -> bool:
+        async def aside() -> None:
+            await bench.app.dispatch(other)
+            ended.set()
+
+        beside = asyncio.create_task(aside())
+        await child()
+        was_first = bool(await Holdfast.step("first", bool, beside.done()))
+        go_on.set()
+        await beside
+        await Holdfast.wait_for_signal("go")
+        return was_first
+
+    async with bench.worker(queues=["default"]):
+        store = await bench.store()
+        real = store.enqueue
+
+        async def enqueue(drafts: Any, **how: Any) -> Any:
+            if first == "child" and drafts[0].lane.type == "other":
+                await go_on.wait()
+            return await real(drafts, **how)
+
+        monkeypatch.setattr(store, "enqueue", enqueue)
+        task = await bench.app.dispatch(flow)
+        await waits(bench, task)
+        await bench.app.send_signal(task, "go", 1)
+        assert await task.result(timeout=60) is (first == "dispatch")
+
+
+async def test_a_dispatch_that_ends_just_as_a_child_is_heard_of_comes_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, no_linger: None
+) -> None:
+    """Nothing told on which side of it, and a replay took the other one."""
+    go_on = asyncio.Event()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="child")
+    async def child() -> None: ...
+
+    async def nested(depth: int) -> None:
+        """So many turns later the function hears of it."""
+        await (asyncio.create_task(nested(depth - 1)) if depth else child())
+
+    @bench.app.durable(name="flow")
+    async def flow() -> bool:
+        await Holdfast.step("begin", int)
+        beside = asyncio.create_task(bench.app.dispatch(other))
+        await nested(10)
+        was_first = bool(await Holdfast.step("first", bool, beside.done()))
+        await beside
+        await Holdfast.wait_for_signal("go")
+        return was_first
+
+    real_hand_over = Pump._hand_over
+
+    def hand_over(self: Pump) -> None:
+        real_hand_over(self)
+        go_on.set()
+
+    monkeypatch.setattr(Pump, "_hand_over", hand_over)
+    async with bench.worker(queues=["default"]):
+        store = await bench.store()
+        real = store.enqueue
+
+        async def enqueue(drafts: Any, **how: Any) -> Any:
+            done = await real(drafts, **how)
+            if drafts[0].lane.type == "other":
+                await go_on.wait()
+            return done
+
+        monkeypatch.setattr(store, "enqueue", enqueue)
+        task = await bench.app.dispatch(flow)
+        await waits(bench, task)
+        await bench.app.send_signal(task, "go", 1)
+        assert await task.result(timeout=60) is False
+
+
+async def test_what_is_awaited_behind_a_dispatch_comes_in_a_replay_where_it_came(
+    bench: Bench,
+) -> None:
+    """A queue right behind it counted as left in a replay as soon as it was entered."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="child")
+    async def child() -> None:
+        await asyncio.sleep(0.6)
+
+    lives: list[list[str]] = []
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> list[str]:
+        queue = asyncio.Queue[None]()
+        seen: list[str] = []
+
+        async def aside() -> None:
+            await bench.app.dispatch(other)
+            asyncio.get_running_loop().call_later(0.2, queue.put_nowait, None)
+            await queue.get()
+            seen.append("queue")
+
+        await Holdfast.step("begin", int)
+        beside = asyncio.create_task(aside())
+        await child()
+        seen.append("child")
+        lives.append([*seen])
+        await Holdfast.step("seen", list, seen)
+        if len(lives) == 1:
+            raise ConnectionError("once more")
+        await beside
+        return seen
+
+    async with bench.worker(queues=["default"]):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=60) == ["queue", "child"]
+    assert lives == [["queue", "child"]] * 2

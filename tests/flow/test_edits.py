@@ -234,3 +234,119 @@ async def test_patched_gives_a_run_one_answer_however_often_it_comes_by(
                 await waits(bench, task)
         assert await task.result(timeout=30) == "over"
     assert given == []
+
+
+async def _sleeps(seconds: float) -> None:
+    await Holdfast.sleep(seconds)
+
+
+async def _waits_long(seconds: float) -> None:
+    await Holdfast.wait_for_signal("go", timeout=seconds)
+
+
+async def _waits_for_ever(_: float) -> None:
+    await Holdfast.wait_for_signal("go")
+
+
+async def _waits_for_another(_: float) -> None:
+    await Holdfast.wait_for_signal("come")
+
+
+@pytest.mark.parametrize(
+    ("before", "began_with", "after", "today"),
+    [
+        (_sleeps, 1.0, _sleeps, 3600.0),
+        (_waits_long, 1.0, _waits_long, 3600.0),
+    ],
+    ids=["sleep", "timeout"],
+)
+async def test_what_is_waited_for_keeps_the_time_that_it_began_with(
+    bench: Bench, no_linger: None, before: Any, began_with: float, after: Any, today: float
+) -> None:
+    """A sleep of another length began anew with each look, for ever where its length was random."""
+
+    def app_with(body: Any, seconds: float) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="root")
+        async def root() -> str:
+            try:
+                await body(seconds)
+            except TimeoutError:
+                return "too late"
+            return "slept"
+
+        return app, root
+
+    app, root = app_with(before, began_with)
+    async with bench.worker(app):
+        task = await app.dispatch(root)
+        await waits(bench, task)
+    async with bench.worker(app_with(after, today)[0]):
+        assert await task.result(timeout=30) == ("slept" if before is _sleeps else "too late")
+
+
+async def test_a_sleep_of_a_random_length_ends(bench: Bench, no_linger: None) -> None:
+    drawn = iter([0.5, 3600.0, 3600.0, 3600.0])
+
+    @bench.app.durable(name="root")
+    async def root() -> int:
+        await Holdfast.sleep(next(drawn))
+        return len(list(drawn))
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(root)).result(timeout=30) == 2
+
+
+async def test_a_run_may_be_told_to_wait_for_another_signal(bench: Bench, no_linger: None) -> None:
+    def app_with(body: Any) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="root")
+        async def root() -> str:
+            await body(0)
+            return "on"
+
+        return app, root
+
+    app, root = app_with(_waits_for_ever)
+    async with bench.worker(app):
+        task = await app.dispatch(root)
+        await waits(bench, task)
+    async with bench.worker(app_with(_waits_for_another)[0]):
+        await bench.app.send_signal(task, "come")
+        assert await task.result(timeout=30) == "on"
+
+
+async def test_a_sleep_that_was_taken_out_is_not_mistaken_for_another(
+    bench: Bench, no_linger: None
+) -> None:
+    """The hour would have been over with the moment before it."""
+
+    def app_with(first: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="root")
+        async def root() -> None:
+            if first:
+                await Holdfast.sleep(0.1)
+            await Holdfast.sleep("1h")
+
+        return app, root
+
+    app, root = app_with(True)
+    async with bench.worker(app):
+        task = await app.dispatch(root)
+
+        async def sleeps_twice() -> bool:
+            return (await journal(bench, task)).count("sleep") == 2
+
+        await until(sleeps_twice)
+        await waits(bench, task)
+    async with bench.worker(app_with(False)[0]):
+        await bench.app.send_signal(task, "look")
+
+        async def parked() -> bool:
+            return "recorded, not asked: sleep of 0.1 s" in await reason_of(bench, task)
+
+        await until(parked)

@@ -19,6 +19,9 @@ async def _nothing() -> None: ...
 
 
 _step: Any = Holdfast.step
+_run: Any = Holdfast.run
+_gather: Any = Holdfast.gather
+_map: Any = Holdfast.map
 
 
 def _runs_a_loop_of_its_own(child: Any) -> Any:
@@ -29,11 +32,21 @@ def _returns_what_it_should_run(child: Any) -> Any:
     return Holdfast.step("one", str, 1)
 
 
+def _runs_what_has_run(child: Any) -> Any:
+    return _run(len("a result"))
+
+
+def _gathers_what_has_run(child: Any) -> Any:
+    return _run(_gather(1, 2))
+
+
 @pytest.mark.parametrize(
     ("body", "advice"),
     [
         (_runs_a_loop_of_its_own, "use Holdfast.run(...) instead of asyncio.run"),
         (_returns_what_it_should_run, "Holdfast.run("),
+        (_runs_what_has_run, "write run(charge.call(7))"),
+        (_gathers_what_has_run, "got int (of sync functions: f.call(1))"),
     ],
 )
 async def test_a_sync_function_runs_what_it_asks_for(
@@ -74,8 +87,20 @@ async def test_a_steps_result_that_does_not_fit_names_the_step(bench: Bench) -> 
         ),
         (lambda child: _step("one", 7), "got int instead of a function"),
         (lambda child: child.starmap([1, 2]), "for one argument each there is map"),
+        (lambda child: _map(_number, [1]), "map takes a durable function"),
+        (lambda child: Holdfast.patched(""), "name of a patch must be a text"),
+        (lambda child: child.options(conn=object())(1), "conn= is for app.dispatch"),
+        (lambda child: child.options(conn=object()).map([1]), "conn= is for app.dispatch"),
     ],
-    ids=["a call", "no function", "no tuples"],
+    ids=[
+        "a call",
+        "no function",
+        "no tuples",
+        "no durable function",
+        "no name",
+        "a connection",
+        "a connection for many",
+    ],
 )
 async def test_what_is_asked_for_in_a_wrong_way_is_shown_how(
     bench: Bench, ask: Callable[[Any], Any], advice: str

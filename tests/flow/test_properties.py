@@ -13,9 +13,14 @@ from holdfast import Holdfast, RetryPolicy, TaskHandle, current
 from holdfast.flow import arrivals
 from tests.flow.crashing import Crashing
 from tests.flow.shapes import Direct, Durable, grow, walk
+from tests.storm.ledger import peek
 from tests.work.bench import Bench
 
 PATIENT = RetryPolicy(max_attempts=50, initial_delay=0.0, jitter=0.0)
+SENT_TWICE = """
+    select t.payload from {s}task t join {s}lane l on l.id = t.lane where l.type = 'sent'
+    group by t.payload having count(*) > 1
+"""
 
 
 class World:
@@ -47,13 +52,23 @@ class World:
         async def flow(shape: Any) -> Any:
             return await walk(durable, shape)
 
-        durable = Durable(effect, child, flow, bad, never)
+        @app.durable(name="shared", cached=True, retry_policy=PATIENT)
+        async def shared(name: int) -> int:
+            return name
+
+        @app.durable(name="sent", queue="nobody")
+        async def sent(by: str, name: int) -> None: ...
+
+        async def send(name: int) -> None:
+            await app.dispatch(sent, str(current().task_id), name)
+
+        durable = Durable(effect, child, flow, bad, never, shared, send)
         return flow
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "seeds", [range(12), pytest.param(range(12, 150), marks=pytest.mark.long)], ids=["few", "many"]
+    "seeds", [range(15), pytest.param(range(15, 150), marks=pytest.mark.long)], ids=["few", "many"]
 )
 async def test_random_functions_give_what_they_give_without_us(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, seeds: range
@@ -81,3 +96,4 @@ async def test_random_functions_give_what_they_give_without_us(
         assert not [key for key in twice if key in doomed.recorded], f"seed {seed}"
         world.ran.clear()
     assert crashes > 5
+    assert peek(bench.place, SENT_TWICE) == []

@@ -1,6 +1,6 @@
 """The API over each database, asked in this process."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,7 +9,6 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.desk.caller import Caller
-from tests.servers import fresh_database
 
 KEY = "bootstrap-key-of-the-tests"
 
@@ -28,12 +27,10 @@ class SomeKeys:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/http.db"
-        return
-    with fresh_database(request.getfixturevalue("postgres_current")) as database:
-        yield database
+        return f"sqlite:///{tmp_path}/http.db"
+    return str(request.getfixturevalue("store_database"))
 
 
 @pytest.fixture

@@ -27,13 +27,15 @@ def request_cancel(ledger: Ledger, step: Step) -> None:
 
 
 def withdraw(ledger: Ledger, step: Step) -> None:
-    """What nobody holds ends; what somebody holds stays with its holder."""
+    """What nobody holds ends; what somebody holds stays with its holder, and what was given a new
+    life meanwhile lives."""
     asked = step.asked
     ((withdrawn, _),) = step.answer
     free = {
         id.bytes
         for id in asked["ids"]
         if (was := step.before.get(id.bytes)) and was.place in ("ready", "later", "blocked")
+        if ledger.tasks[id.bytes].cancel or asked["state"] != "cancelled"
     }
     if set(step.changed) != free or set(map(raw, withdrawn or ())) != free:
         ledger.fail("withdrew more or less than was free", step, *free ^ set(step.changed))

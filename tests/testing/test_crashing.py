@@ -204,7 +204,36 @@ async def test_a_crash_that_never_comes_is_told():
     app.end()
 
 
-@pytest.mark.parametrize("wrong", [{}, {"after": "a", "during": "b"}])
-def test_a_crash_comes_after_a_step_or_during_one(app: AppUnderTest, wrong: dict[str, str]):
-    with pytest.raises(InvalidInput, match="after='step'"):
-        app.crash_at(chain, **wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, "after='step'"),
+        ({"after": "a", "during": "b"}, "after='step'"),
+        ({"after": ""}, "step name must be a text"),
+        ({"during": 5}, "step name must be a text"),
+    ],
+)
+def test_a_crash_comes_after_a_step_or_during_one(
+    app: AppUnderTest, wrong: dict[str, Any], said: str
+):
+    with pytest.raises(InvalidInput, match=said):
+        app.crash_at(chain, **wrong)
+
+
+async def test_a_crash_is_for_one_version(app: AppUnderTest):
+    @app.durable(name="greet")
+    async def old() -> str:
+        return await Holdfast.step("say", effect, "hello")
+
+    @app.durable(name="greet", version="2")
+    async def new() -> str:
+        return await Holdfast.step("say", effect, "welcome")
+
+    crash = app.crash_at(new, after="say")
+    task = await app.dispatch(old)
+    await app.drain()
+    assert (await task.result(), crash.happened) == ("hello", False)
+    task = await app.dispatch(new)
+    await app.drain()
+    assert (await task.result(), crash.happened) == ("welcome", True)
+    assert ledger == ["hello", "welcome"]

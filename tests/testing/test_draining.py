@@ -3,6 +3,7 @@
 import asyncio
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -215,6 +216,13 @@ async def test_functions_see_the_clock_of_the_test(app: AppUnderTest):
     assert done == [("far", app.now)]
 
 
+@pytest.mark.parametrize("slots", [0, -1, None, "x", 1.5, True])
+async def test_nothing_is_drained_by_no_slots(app: AppUnderTest, slots: Any):
+    for work in (app.drain(max_concurrency=slots), app.run_for("1s", max_concurrency=slots)):
+        with pytest.raises(InvalidInput, match="max_concurrency must be a whole number from 1 on"):
+            await work
+
+
 async def test_one_drain_at_a_time(app: AppUnderTest):
     meeting[:] = [asyncio.Event(), asyncio.Event()]
     await app.dispatch(meet, 0, 1)
@@ -285,3 +293,22 @@ async def test_a_cron_beside_a_function_that_sleeps(holdfast: AppUnderTest) -> N
     await holdfast.run_for("65m")
     assert (await task.result())[-1] < timedelta(minutes=61)
     assert len(done) in (6, 7)
+
+
+async def test_what_an_expired_function_had_begun_is_cancelled(app: AppUnderTest):
+    @app.durable
+    async def child() -> None:
+        await Holdfast.sleep("1h")
+        done.append("child")
+
+    @app.durable
+    async def parent() -> None:
+        await child()
+
+    task = await app.dispatch(parent.options(expires="30m"))
+    await app.run_for("3h")
+    with pytest.raises(TaskFailed, match="Expired"):
+        await task.result(timeout=30)
+    assert done == []
+    (left,) = (one for one in (await app.list_tasks()).tasks if one.id != task.id)
+    assert left.status == "cancelled"

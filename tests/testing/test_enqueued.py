@@ -1,10 +1,11 @@
 """What a test expects to be enqueued, and what it is told where it is not."""
 
 import re
+from typing import Any
 
 import pytest
 
-from holdfast import Holdfast
+from holdfast import Holdfast, InvalidInput
 from holdfast.testing import AppUnderTest
 
 
@@ -73,3 +74,16 @@ async def test_the_message_lists_what_is_enqueued(app: AppUnderTest, wanted, com
 async def test_the_message_says_where_there_is_nothing(app: AppUnderTest):
     with pytest.raises(AssertionError, match="nothing is enqueued"):
         app.assert_enqueued(order)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ((mail, {"count": -1}), "count must be a whole number"),
+        ((mail, {"count": "2"}), "count must be a whole number"),
+        (("mail", {}), "takes a durable function, got str"),
+    ],
+)
+def test_what_cannot_be_expected_is_refused(app: AppUnderTest, wrong: tuple[Any, Any], said: str):
+    with pytest.raises(InvalidInput, match=said):
+        app.assert_enqueued(wrong[0], **wrong[1])

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Holdfast, TaskFailed, current
 from holdfast.answers import Step
+from holdfast.function import Function
 from holdfast.testing import AppUnderTest, Crash
 
 ledger: list[str] = []
@@ -84,15 +85,15 @@ class Nth(Crash):
     """At the n-th write of a function, whatever it writes."""
 
     def __init__(self, name: str, n: int, *, during: bool) -> None:
-        super().__init__(f"{__name__}:{name}", f"write {n}", during, keep_lease=False)
+        super().__init__(globals()[name], f"write {n}", during, keep_lease=False)
         self._left = n
         self._recorded_then = not during
         self.under_way: list[str] = []
         self.recorded: set[str] = set()
         self.before: list[str] = []
 
-    def comes_with(self, type: str, steps: Sequence[Step]) -> bool:
-        if self.happened or type != self.type:
+    def comes_with(self, function: Function[..., Any, Any], steps: Sequence[Step]) -> bool:
+        if self.happened or function.name != self.function:
             return False
         self._left -= 1
         self.under_way = [step.name for step in steps if step.kind == "step"]

@@ -20,8 +20,7 @@ def sqlite_url() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(request: pytest.FixtureRequest) -> str:
-    server = request.getfixturevalue("postgres_current")
-    return str(request.getfixturevalue("fresh_database")(server))
+    return str(request.getfixturevalue("store_database"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

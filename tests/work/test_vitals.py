@@ -98,7 +98,10 @@ async def test_a_worker_that_beats_but_cannot_claim_is_deaf(postgres_current, fr
     async with app, served(app, poll_interval=0.05, poll_interval_max=0.05):
         await eventually(lambda: registered(app, "ready"))
         with psycopg.connect(url) as conn:
-            conn.execute("lock table holdfast.ready in access exclusive mode")
+            # In a thread: it waits for a claim under way, which ends only while this loop runs.
+            await asyncio.to_thread(
+                conn.execute, "lock table holdfast.ready in access exclusive mode"
+            )
             await eventually(lambda: registered(app, "deaf"))
             await eventually(lambda: shown(app, "deaf"))
         await eventually(lambda: registered(app, "ready"))

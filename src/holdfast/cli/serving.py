@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ __all__ = ["run_loop", "serve_here"]
 logger = logging.getLogger("holdfast.worker")
 _PATIENCE = 3.0  # seconds for a database that is about to start
 _SLOWEST = 20.0  # for one that was reached: its first migration, on a machine that is busy
+_LEAVING = 3.0  # seconds for whatever still runs at the end
 _LEFT = (
     b"left at once: nothing could be handed back; what this worker held is recovered by others "
     b"when its leases have lapsed\n"
@@ -38,13 +40,39 @@ def serve_here(
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
-    """On uvloop, where there is one."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            return runner.run(work)
+        finally:
+            runner.run(_leave())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where there is one."""
     try:
         from uvloop import new_event_loop
     except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(work)
+        return None
+    return new_event_loop
+
+
+async def _leave() -> None:
+    """What a function has left behind may catch its cancel and go on: the exit waits for none of
+    it. It is kept from being closed as well: code that catches whatever comes would go on there."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _LEAVING
+    while (left := _others()) and (now := loop.time()) < end:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=end - now)  # what they have begun meanwhile: next time
+    for task in left:
+        logger.warning("left behind, since it goes on although it was cancelled: %r", task)
+        asyncio._unregister_task(task)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
+
+
+def _others() -> "set[asyncio.Task[Any]]":
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 class Signals:

@@ -145,23 +145,34 @@ class Arrivals:
     def _ended(self) -> list[Moment]:
         """Each by itself, in the order in which they ended; but all of a join together."""
         found: dict[Ask | Join, Moment] = {}
+        taken: set[Ask] = set()
         size = 0
         for ask, end in self._come().items():
             size += _size(end)
             if found and size > _LARGEST_BATCH:
                 break  # the rest is written later
-            assert ask.task
-            del self.told[ask.task]
             found.setdefault(ask.join or ask, []).append((ask, _one_of(ask, end)))
+            taken.add(ask)
+        for task, asks in self._waiting_for_told().items():
+            if taken.issuperset(asks):
+                del self.told[task]
         return list(found.values())
 
     def _come(self) -> dict[Ask, Ending]:
         """Children that have ended; those of a join only when it is complete, or broken."""
-        asks = {ask.task: ask for ask in self._open.values() if ask.kind == "child" and ask.task}
-        come = {asks[task]: end for task, end in self.told.items() if task in asks}
+        asks = self._waiting_for_told()
+        come = {ask: end for task, end in self.told.items() for ask in asks.get(task, ())}
         joins = {ask.join for ask in come if ask.join}
         over = {join for join in joins if _is_over(join, come)}
         return {ask: end for ask, end in come.items() if ask.join is None or ask.join in over}
+
+    def _waiting_for_told(self) -> dict[UUID, list[Ask]]:
+        """Who waits for each child that has ended: those with one idempotency key share a task."""
+        found: dict[UUID, list[Ask]] = {}
+        for ask in self._open.values() if self.told else ():
+            if ask.kind == "child" and ask.task and ask.task in self.told:
+                found.setdefault(ask.task, []).append(ask)
+        return found
 
     def _signalled(self) -> list[Moment]:
         if not (found := self._next_signal()):
@@ -268,7 +279,8 @@ class Arrivals:
         if self.has_come() or self._open.keys() - looked_at:
             return None
         asks = list(self._open.values())
-        if any(not ask.is_own for ask in asks):
+        own = {ask.task for ask in asks if ask.is_own}
+        if any(ask.task not in own for ask in asks if not ask.is_own):
             due_at = min(due_at, self._loop.time() + _STRANGER)
         left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
         wakes = self._wakes(asks)
@@ -279,7 +291,7 @@ class Arrivals:
         join = asks[0].join
         if join is None or any(ask.join is not join for ask in asks):
             return 1
-        return max(1, sum(ask.task not in self.told for ask in asks))
+        return max(1, len({ask.task for ask in asks} - self.told.keys()))
 
     async def _look(self) -> None:
         children = [

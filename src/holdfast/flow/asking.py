@@ -233,8 +233,10 @@ class Asking(Flow):
 
     async def sleep(self, seconds: float) -> None:
         await self.check_open()
-        ask = self.ask("sleep", "sleep", f"{seconds:g}")
+        ask = self.ask("sleep", "sleep")
         ask.seconds = seconds
+        if other := self._history.other_sleep(ask.key, seconds):
+            self.park([other], [])
         await self.begin(ask)
 
     async def signal(self, name: str, type: Any, timeout: float | None) -> Any:
@@ -246,7 +248,14 @@ class Asking(Flow):
         self.heard(one)
         if one.how == "due":
             raise self.raises(TimeoutError(f"no signal {name!r} within {timeout:g} s"), ask)
-        return decode(bytes(one.result), type)
+        try:
+            return decode(bytes(one.result), type)
+        except PayloadRefused as error:
+            unfit = f"signal {name!r} brought what does not fit: {error}; "
+            if not self._history.ends_with(ask.key):
+                raise PayloadRefused(f"{unfit}it was heard before: correct its type=") from None
+            used_up = f"{unfit}it is used up: send one that fits, then retry the task"
+            raise self.raises(PayloadRefused(used_up), ask) from None
 
     async def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """End this run and begin the next, of the same task; never returns."""

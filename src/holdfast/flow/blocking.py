@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.context import Effect, here, running
+from holdfast.errors import InvalidInput
 from holdfast.flow.asks import PutDown
 from holdfast.function import Call
 
@@ -27,6 +29,11 @@ class Blocking:
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         """Block until it has come."""
+        if not isawaitable(awaitable):
+            raise InvalidInput(
+                f"run takes what can be awaited, got {type(awaitable).__name__}; a call of a sync "
+                "function has its result already: leave out run, or write run(charge.call(7))"
+            )
 
         async def on_the_loop() -> Any:
             # Only here: whoever makes an asyncio task looks at what runs.
@@ -95,6 +102,9 @@ class Blocking:
 
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
         self.run(self._flow.note(effect, value, decides=decides))
+
+    async def carry_out(self, effect: Coroutine[Any, Any, bytes]) -> bytes:
+        return await effect  # nobody cancels a thread
 
     def patched(self, name: str) -> bool:
         async def asked() -> bool:

@@ -91,10 +91,7 @@ class _Watcher:
             family.begin()
         if family.holds is None or not family.holds(self._branch):
             return None
-        gate = asyncio.get_running_loop().create_future()
-        family.gates.append((self._branch.path, gate))
-        family.tell()
-        return gate
+        return family.gate(self._branch)
 
     def moves(self) -> None:
         family, branch = self._family, self._branch
@@ -192,6 +189,13 @@ class Family:
     def tell(self) -> None:
         if self.stir:
             self.stir()
+
+    def gate(self, branch: Branch) -> "asyncio.Future[None]":
+        """What this branch has to wait for."""
+        gate = asyncio.get_running_loop().create_future()
+        self.gates.append((branch.path, gate))
+        self.tell()
+        return gate
 
     def let_go(self, only: str | None = None) -> bool:
         """Whoever is held asks again whether it must be; or this branch alone, since all others

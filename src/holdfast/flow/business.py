@@ -19,7 +19,7 @@ _LONG = 60.0  # seconds that anything is given that may never come
 
 class Business:
     """`main`: its own coroutine, beside its branches. `is_led`: the function has a thread, and
-    coroutines only while that waits for them."""
+    coroutines only while that waits for them. `is_doing`: something in others' lives."""
 
     def __init__(
         self,
@@ -27,8 +27,10 @@ class Business:
         family: Family,
         main: Callable[[], Watched | None],
         is_led: Callable[[], bool],
+        is_doing: Callable[[], bool],
     ) -> None:
         self._name, self._family, self._main, self._is_led = name, family, main, is_led
+        self._is_doing = is_doing
         self._loop = asyncio.get_running_loop()
         self._still = -1, 0.0  # how many steps it had taken, and since when
         self._lacks: Deed | None = None
@@ -45,6 +47,8 @@ class Business:
     @property
     def own(self) -> Own:
         """The most certain of all that it awaits."""
+        if self._is_doing():
+            return "surely"
         main = self._main()
         if self._is_led() and main and main.is_over:
             return "surely"  # its thread computes

@@ -198,13 +198,12 @@ def _judged(dry: _Dry, replay: "asyncio.Task[bytes]", ended: bool, seconds: floa
         return Check(fits=not parked, told=reason.reason.removeprefix("parked: "))
     if isinstance(reason, BaseException):
         return Check(fits=False, told=f"the replay could not go on: {reason}")
-    try:
-        dry.flow.check_finished()
-    except Parked as parked:
-        return Check(fits=False, told=str(parked))
     if not ended:
         return Check(fits=False, told=f"the replay did not come to its end within {seconds:g} s")
     error = replay.exception()
-    if error is not None:
-        return Check(fits=True, told=f"it ends with {type(error).__name__}: {error}")
-    return Check(fits=True, told="it comes to its end")
+    how = f"ends with {type(error).__name__}: {error}" if error else "comes to its end"
+    try:
+        dry.flow.check_finished()
+    except Parked as parked:
+        return Check(fits=False, told=f"it {how}, and {parked}" if error else str(parked))
+    return Check(fits=True, told=f"it {how}")

@@ -50,27 +50,33 @@ class Children:
         self._store, self._host = store, host
         self._history, self._recording, self._arrivals = history, recording, arrivals
         self.told: deque[Told] = deque()
+        self.shared: set[UUID] = set()  # tasks that somebody had asked for before
 
     async def record(self, asks: Sequence[Ask], now: float, *, alone: bool = False) -> bool:
         """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
         the clock of the event loop. `alone`: whatever is written next comes after the end of what
         is asked for. Answers whether some of the children start here."""
-        may_be_lost = alone and self._may_be_lost(asks[0])
-        for ask in asks:
-            if not ask.again:
-                task = ask.draft.id if ask.draft else None
-                ask.task, ask.is_own = task, True
-                if ask.due is not None:
-                    ask.seconds = max(0.0, ask.due - now)
-                ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
-                if ask.seconds is not None and ask.due is None:
-                    ask.due = now + ask.seconds
-        made = [ask for ask in asks if ask.draft and not ask.again]
-        start_here = await self._flush_with(made, durable=not may_be_lost)
+        async with self._recording.turn:
+            asks = [ask for ask in asks if not ask.done()]  # else given up, waiting for the turn
+            may_be_lost = alone and bool(asks) and self._may_be_lost(asks[0])
+            for ask in asks:
+                if not ask.again:
+                    self._add(ask, now)
+            made = [ask for ask in asks if ask.draft and not ask.again]
+            start_here = await self._write_with(made, durable=not may_be_lost)
         again = [ask for ask in asks if ask.again]
         for start in range(0, len(again), _AT_ONCE):
             await self._revive(again[start : start + _AT_ONCE])
         return start_here
+
+    def _add(self, ask: Ask, now: float) -> None:
+        task = ask.draft.id if ask.draft else None
+        ask.task, ask.is_own = task, True
+        if ask.due is not None:
+            ask.seconds = max(0.0, ask.due - now)
+        ask.position = self._recording.add(Asked(ask.key, ask.kind, task, ask.seconds))  # type: ignore[arg-type]
+        if ask.seconds is not None and ask.due is None:
+            ask.due = now + ask.seconds
 
     def _may_be_lost(self, ask: Ask) -> bool:
         """Whether a child may begin before it is on the disk. If the database crashes then, whoever
@@ -98,10 +104,11 @@ class Children:
     def _belongs(self, ask: Ask, task: UUID) -> None:
         if task != ask.task:
             ask.task, ask.is_own = task, False
+            self.shared.add(task)
             self._arrivals.look_now()  # it may have ended long ago
             self._recording.add(Holder(ask.position or 0, task))
 
-    async def _flush_with(self, made: Sequence[Ask], *, durable: bool) -> bool:
+    async def _write_with(self, made: Sequence[Ask], *, durable: bool) -> bool:
         """Write what is asked for, and accept the children; whether some start here. One whose
         idempotency key belongs to other work has failed by that: it is written so, with the
         others."""
@@ -112,7 +119,7 @@ class Children:
                 offer = self._host.offer(drafts, durable=durable) if drafts else None
                 taking = offer and offer.taking
                 with offer or nullcontext(), tracing.sending(drafts) as traced:
-                    written = await self._recording.flush(traced, taking=taking)
+                    written = await self._recording.write_with(traced, taking=taking)
             except KeyConflict as conflict:
                 known = conflict.refused
                 refused = [ask for ask in made if ask.draft and ask.draft.id in known]

@@ -4,6 +4,8 @@ Their ids are derived from the run, so that doing it again after a crash changes
 came to is recorded with whatever is recorded next, so that a replay need not do it again.
 """
 
+import asyncio
+from collections.abc import Collection
 from uuid import UUID
 
 import msgspec
@@ -18,6 +20,7 @@ from holdfast.tasks.payload import decode, encode
 
 __all__ = ["Effects"]
 
+_PATIENCE = 3.0  # seconds that the store has, where the function has ended: less than it has itself
 _BEFORE = Key("", "done before", "", 0)
 
 
@@ -36,6 +39,11 @@ class Effects:
     ) -> None:
         """`times`: what was done without us, in this attempt, by branch: the last number."""
         self._task, self._since = task, since
+        self.under_way: set[asyncio.Task[bytes]] = set()
+        self.unheard: set[asyncio.Task[bytes]] = set()  # noted just now
+        self._held = 0
+        self._may_come = asyncio.Event()
+        self._may_come.set()
         self._history, self._recording = history, recording
         self._next = {path: last + 1 for path, last in times.items()}
         self._before = _Before(since, dict(self._next))
@@ -44,6 +52,42 @@ class Effects:
         elif history.next_position == 0 and times:
             entry = Recorded(_BEFORE, result=msgspec.Raw(encode(self._before)), what="value")
             recording.add(entry)
+
+    def begin(self, work: "asyncio.Task[bytes]") -> None:
+        self.under_way.add(work)
+        work.add_done_callback(self.under_way.discard)
+
+    async def end(self, works: Collection["asyncio.Task[bytes]"] = ()) -> None:
+        """These, or all that are under way: to their end, unless that takes long."""
+        if not (left := works or self.under_way.copy()):
+            return
+        _, slow = await asyncio.wait(left, timeout=_PATIENCE)
+        for work in slow:
+            work.cancel()
+        if slow:
+            await asyncio.wait(slow)
+        for work in left:
+            if not work.cancelled():
+                work.exception()  # nobody else asks
+
+    def hold(self) -> None:
+        """Answers are handed over: what is done meanwhile comes after them, as in a replay."""
+        self._may_come.clear()
+
+    def let_go(self) -> bool:
+        """Whether any were held."""
+        held, self._held = self._held, 0
+        self._may_come.set()
+        return held > 0
+
+    async def turn(self) -> None:
+        """Until what is done may be heard of."""
+        if not self._may_come.is_set():
+            self._held += 1
+            await self._may_come.wait()
+
+    def heard(self, work: "asyncio.Task[bytes]") -> None:
+        self.unheard.discard(work)
 
     def look(self, branch: Branch, name: str, digest: str) -> Effect:
         number = self._next.get(branch.path, 0)
@@ -64,3 +108,5 @@ class Effects:
     def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
         entry = Recorded(effect.place, result=msgspec.Raw(value), what="value")
         self._recording.add(entry, decides=decides, stays=True)
+        if (work := asyncio.current_task()) in self.under_way:
+            self.unheard.add(work)

@@ -59,7 +59,8 @@ class Ending(Pump):
     async def escape(self, error: BaseException) -> None:
         """The attempt failed with this. What it let through, and what it did nothing about, is no
         answer to the next one: steps run again in it, and children in the next life, since they
-        had their own tries."""
+        had their own tries. What was being done elsewhere is done first, and known."""
+        await self._effects.end()
         drop: set[int] = set()
         later = set(self._history.later - self._faults.told)
         for kind, position in self._unhandled(error):
@@ -120,6 +121,14 @@ class Ending(Pump):
         self._family.let_go()
         self._stir.set()
 
+    def disown(self) -> list[UUID]:
+        """Its attempt was given up: it hears of nothing any more, and must not wait for it. Answers
+        the children that nobody waits for."""
+        self.freeze()
+        for ask in list(self.open.values()):
+            (ask.join or ask).cancel()
+        return self._given_up
+
     async def close(self) -> list[UUID]:
         """Nothing goes on any more. Answers the children that nobody waits for."""
         self.closed = True
@@ -127,6 +136,7 @@ class Ending(Pump):
         if self._pump:
             self._pump.cancel()
             await asyncio.wait({self._pump})
+        await self._effects.end()
         for ask in list(self.open.values()):
             ask.cancel()
         for step in list(self._arrivals.under_way):

@@ -1,7 +1,7 @@
 """One run of a durable function: what it asks for, and how it ends."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextvars import Context as Variables
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.executors.watched import Watched
 from holdfast.flow.asks import Ask, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
+from holdfast.flow.branches import Branch
 from holdfast.flow.ending import Ending
 from holdfast.flow.entries import Abandoned, Key, One, Recorded
 from holdfast.flow.parking import disagreement, parked
@@ -72,6 +73,8 @@ class Flow(Ending):
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
             ask.reborn = begun.reborn
             ask.is_own = begun.task == begun.asked.task
+            if ask.task and not ask.is_own:
+                self._children.shared.add(ask.task)
             keyed = ask.draft is not None and ask.draft.key is not None
             ask.unsure = keyed and ask.is_own and ask.task is not None
             if begun.asked.seconds is not None:
@@ -119,27 +122,58 @@ class Flow(Ending):
         if found := self._history.value(key):
             return bytes(found.result)
         if name.startswith("in") and (left := self._history.untaken(key, kind, self._taken)):
-            self._host.stop_for(parked(disagreement(left, [key])))
-            raise PutDown
+            self.park(left, [key])
         made = make()
         self._recording.add(Recorded(key, result=msgspec.Raw(made), what="value"), decides=True)
         return made
+
+    def park(self, recorded: Sequence[Key], asked: Sequence[Key]) -> NoReturn:
+        """Code and history disagree."""
+        self._host.stop_for(parked(disagreement(recorded, asked)))
+        raise PutDown
 
     async def look(self, name: str, digest: str) -> Effect:
         """What is known of a dispatch or a signal. What it is done on the ground of is written
         first: another run might come to something else."""
         await self.check_open()
         await self._write_grounds()
+        await self.check_open()  # it may have failed meanwhile
         branch = self.branch
         if self._faults.open:
             self._faults.acted(branch)
-        return self._effects.look(branch, name, digest)
+        effect = self._effects.look(branch, name, digest)
+        if effect.value is not None and not self.is_alone():
+            await self._in_its_turn(branch, effect)
+        return effect
+
+    async def _in_its_turn(self, branch: Branch, effect: Effect) -> None:
+        """What is known took its time once: answers that came before it go first again."""
+        turn: asyncio.Future[None] = self.loop.create_future()
+        self.loop.call_soon(_come, turn)
+        await turn
+        while self._history.comes_before(effect.place) and not self.closed:
+            await self._family.gate(branch)
 
     async def _write_grounds(self) -> None:
         if self._recording.decides:
             await self._ours(self._recording.flush())
 
+    async def carry_out(self, effect: Coroutine[Any, Any, bytes]) -> bytes:
+        work = self.loop.create_task(effect, context=outside())
+        self._effects.begin(work)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await self._effects.end([work])
+            raise
+        finally:
+            self._effects.heard(work)
+
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
+        """Not while answers are handed over: the function hears of it where it stands."""
+        await self._effects.turn()
+        while self._history.comes_next(self.open) and not self.closed:
+            await self._family.gate(self.branch)
         self._effects.note(effect, value, decides=decides)
 
     def patched(self, name: str) -> bool:
@@ -225,8 +259,7 @@ class Flow(Ending):
         then this run counts, and whoever replays it comes here again."""
         await self.check_open()
         if left := self._history.unasked(self._asked):
-            self._host.stop_for(parked(disagreement(left, [])))
-            raise PutDown
+            self.park(left, [])
         await self._restart(payload)
 
     async def _restart(self, payload: bytes) -> None:
@@ -266,14 +299,22 @@ class Flow(Ending):
     def _give_up_child(self, ask: Ask) -> None:
         begun, position = self._history.begun.get(ask.key), ask.position
         if ask.task and ask.is_own:
-            self._given_up.append(ask.task)
+            self._cancel_unless_shared(ask.task)
         elif position is None and begun and not begun.came:
             # It was begun before we crashed: perhaps it was not cancelled, or not even given up.
             if begun.task and begun.task == begun.asked.task:
-                self._given_up.append(begun.task)
+                self._cancel_unless_shared(begun.task)
             position = None if begun.abandoned is not None else begun.position
         if position is not None and not self.closed:
             self._recording.add(Abandoned([position]), decides=True)
+
+    def _cancel_unless_shared(self, task: UUID) -> None:
+        """Another branch may wait for it too: then it is that one's child."""
+        others = self.open.values() if task in self._children.shared else ()
+        if other := next((other for other in others if other.task == task), None):
+            other.is_own = True
+        else:
+            self._given_up.append(task)
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""
@@ -286,3 +327,8 @@ class Flow(Ending):
         task = asyncio.Task(watched, loop=self.loop, context=outside())
         self._led = task
         task.add_done_callback(lambda done: hand_on(done, answer))
+
+
+def _come(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)

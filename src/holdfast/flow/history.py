@@ -250,6 +250,24 @@ class History:
         """Whether it has nothing more to tell, not even answers that may never be asked for."""
         return self._at == len(self._batches) and not (self._passed or self._spare)
 
+    def ends_with(self, key: Key) -> bool:
+        """Whether nothing is recorded that came of the answer to this."""
+        begun = self.begun.get(key)
+        if begun is None or not begun.came:
+            return True  # it came just now
+        return self.is_over and begun.position == max(self._by_position)
+
+    def other_sleep(self, key: Key, seconds: float) -> Key | None:
+        """What is recorded here, where a later sleep of this branch is the one that is meant."""
+        begun = self.begun.get(key)
+        if begun is None or begun.asked.seconds == seconds:
+            return None
+        other, nth = key._replace(name=f"sleep of {begun.asked.seconds:g} s"), key.nth
+        while later := self.begun.get(key._replace(nth=(nth := nth + 1))):
+            if later.asked.seconds == seconds:
+                return other
+        return None
+
     def value(self, key: Key) -> Recorded | None:
         return self._values.get(key)
 
@@ -272,6 +290,11 @@ class History:
         """Whether something is told next that is asked for."""
         batch = self._batches[self._at] if self._at < len(self._batches) else []
         return any(arrival.key in open for arrival in batch)
+
+    def comes_before(self, value: Key) -> bool:
+        """Whether something is told next that came before this."""
+        place = self._value_places.get(value)
+        return place is not None and self._at < len(self._places) and self._places[self._at] < place
 
     def seconds_until(self, deed: Deed) -> float:
         """From the first entry on, when it was done for the first time."""

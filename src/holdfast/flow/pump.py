@@ -89,6 +89,11 @@ class Pump(Standing):
                 await self._quiet()
                 if self._family.gates and self._family.let_go(self._goes_first()):
                     await self._quiet()
+                if not self._told and self._effects.let_go():
+                    await self._quiet()
+                if self._effects.unheard:
+                    await asyncio.sleep(0)
+                    continue
                 self._can_stop = False
                 if await self._go_on():
                     self._can_stop = True
@@ -96,7 +101,11 @@ class Pump(Standing):
                 self._can_stop = True
                 if waiting := await self._wait():
                     self._can_stop = False
-                    await self._put_down(waiting)
+                    await self._write_rest()
+                    if self._effects.under_way:  # begun meanwhile: it would not be known
+                        continue
+                    if not self.closed:  # else it has failed meanwhile
+                        self._host.stop_for(waiting)
                     return
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -107,16 +116,16 @@ class Pump(Standing):
             if not isinstance(fault, LeaseLost):
                 logger.exception("task %s: its flow cannot go on", self._lease.task)
             self._host.stop_for(fault)
+        finally:
+            self._effects.let_go()
 
-    async def _put_down(self, waiting: Waiting) -> None:
-        """Timers go on outside of memory: all are written down."""
+    async def _write_rest(self) -> None:
+        """Before it leaves memory. Timers go on outside of it: all are written down."""
         if timers := [a for a in self.open.values() if a.kind == "timer" and a.position is None]:
             await self._children.record(timers, self.loop.time())
         self._note_passed()
         self._recording.consume(*self._arrivals.lingering())
         await self._recording.flush()
-        if not self.closed:  # else it has failed meanwhile
-            self._host.stop_for(waiting)
 
     async def _go_on(self) -> bool:
         """One thing that can be done without waiting."""
@@ -178,6 +187,7 @@ class Pump(Standing):
                 ask.position = self._recording.add(recorded, stays=True)
 
     def _tell(self, arrivals: Sequence[Arrival]) -> None:
+        self._effects.hold()
         self._answer([(self.open.pop(arrival.key), arrival.one) for arrival in arrivals])
 
     async def _make_sure(self, asks: Sequence[Ask]) -> None:
@@ -257,6 +267,9 @@ class Pump(Standing):
     async def _take_in(self, moments: Sequence[Moment]) -> None:
         """What came, recorded and handed over. Nothing but this was waited for: then it needs no
         commit of its own, since it can come in no other order; but a step must not run again."""
+        self._effects.hold()
+        while self._effects.unheard:  # noqa: ASYNC110 - a turn or two
+            await asyncio.sleep(0)
         come = [one for moment in moments for one in moment]
         alone = len(come) == 1 and len(self.open) == 1 and not self._branches
         if isinstance(come[0][1], Recorded) and come[0][1].failure is None:
@@ -312,6 +325,7 @@ class Pump(Standing):
         )
 
     def _hand_over(self) -> None:
+        self._effects.hold()
         told = self._told.popleft().ones
         missed = [(ask, one) for ask, one in told if ask.key not in self.open]
         self._missed += missed

@@ -35,7 +35,7 @@ class Recording:
         self._store, self._lease, self.position = store, lease, position
         self._pending: list[Step] = []
         self._consumed: list[UUID] = []
-        self._busy = asyncio.Lock()
+        self.turn = asyncio.Lock()  # of whoever writes
         self._unflushed: _Unflushed | None = None
         self.has_written = False  # something that the disk has, in this attempt
         self.decides = False  # it holds what another run might answer otherwise
@@ -73,36 +73,42 @@ class Recording:
         """They leave the queue with what is written next: the function knows of them."""
         self._consumed += signals
 
-    async def flush(
+    async def flush(self, *, seen: Sequence[int] = ()) -> None:
+        """Write all that was added. Raises `LeaseLost`."""
+        async with self.turn:
+            await self.write_with((), seen=seen)
+
+    async def write_with(
         self,
-        children: Sequence[Draft] = (),
+        children: Sequence[Draft],
         *,
         seen: Sequence[int] = (),
         taking: Taking | None = None,
     ) -> Written | None:
-        """Write all that was added. Answers what became of the children. Raises `LeaseLost`."""
-        async with self._busy:
-            if self._unflushed:
-                await self._write_again(self._unflushed)
-            steps, consumed = self._pending.copy(), self._consumed.copy()
-            if not steps and not consumed:
-                return None
-            found = await surely(
-                lambda: self._store.record(
-                    self._lease,
-                    steps,
-                    consumed=consumed,
-                    seen=seen,
-                    children=children,
-                    taking=taking,
-                )
+        """`flush` by whoever has the turn, together with these children; answers what became of
+        them. Who asks for children takes it before their entries are added: anybody else would
+        write those without them."""
+        if self._unflushed:
+            await self._write_again(self._unflushed)
+        steps, consumed = self._pending.copy(), self._consumed.copy()
+        if not steps and not consumed:
+            return None
+        found = await surely(
+            lambda: self._store.record(
+                self._lease,
+                steps,
+                consumed=consumed,
+                seen=seen,
+                children=children,
+                taking=taking,
             )
-            self._forget(steps, consumed)
-            if taking and not taking.durable and found.leased:
-                self._unflushed = _Unflushed(steps, children)
-            else:
-                self.has_written = True
-            return found
+        )
+        self._forget(steps, consumed)
+        if taking and not taking.durable and found.leased:
+            self._unflushed = _Unflushed(steps, children)
+        else:
+            self.has_written = True
+        return found
 
     async def _write_again(self, last: _Unflushed) -> None:
         """Nothing is written behind a gap: where the database has crashed since, what did not wait
@@ -122,7 +128,7 @@ class Recording:
     async def write(self) -> None:
         """As `flush`, for a function that does nothing else meanwhile, and without a task of our
         own. Where it is cancelled, or no answer comes, it may be written: `flush` makes sure."""
-        await self._busy.acquire()
+        await self.turn.acquire()
         try:
             if self._unflushed:
                 await self._write_again(self._unflushed)
@@ -131,7 +137,7 @@ class Recording:
             self._forget(steps, consumed)
             self.has_written = True
         finally:
-            self._busy.release()
+            self.turn.release()
 
     def _forget(self, steps: Sequence[Step], consumed: Sequence[UUID]) -> None:
         """They are written."""

@@ -69,6 +69,7 @@ class Standing:
             self._family,
             lambda: self._watched,
             lambda: self._led is not None,
+            lambda: bool(self._effects.under_way),
         )
         self._asked: set[Key] = set()
         self._taken: set[Key] = set()  # values

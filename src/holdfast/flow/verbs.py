@@ -11,6 +11,7 @@ from holdfast.flow.asking import Child
 from holdfast.flow.blocking import Blocking
 from holdfast.function import Call, Function
 from holdfast.tasks.durations import Duration, duration
+from holdfast.tasks.names import check_key
 
 __all__ = [
     "continue_as_new",
@@ -102,7 +103,7 @@ async def gather(
         if not isawaitable(call):
             raise InvalidInput(
                 f"gather takes calls, one after the other, as gather(f(1), f(2)) or "
-                f"gather(*calls); got {type(call).__name__}"
+                f"gather(*calls); got {type(call).__name__} (of sync functions: f.call(1))"
             )
     if at_most is not None:
         raise InvalidInput("at_most= is for calls of durable functions, such as gather(f(1), f(2))")
@@ -117,6 +118,11 @@ def map(
     return_exceptions: bool = False,
 ) -> Coroutine[Any, Any, list[R]]:
     """A child task of `function` for each item, and all their results in order."""
+    if not isinstance(function, Function):
+        raise InvalidInput(
+            "map takes a durable function and the arguments for it, as map(charge, [1, 2]); got "
+            f"{type(function).__name__}"
+        )
     return function.map(items, at_most=at_most, return_exceptions=return_exceptions)
 
 
@@ -129,7 +135,7 @@ def continue_as_new(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, NoReturn]:
 def patched(name: str) -> bool:
     """Whether to take the new way: True for runs that come here for the first time, False for
     those that passed here before this line was added."""
-    return _flow("patched").patched(name)
+    return _flow("patched").patched(check_key("name of a patch", name))
 
 
 def _flow(what: str) -> Asking:

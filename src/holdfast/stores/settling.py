@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import InvalidInput, LeaseLost
+from holdfast.errors import InvalidInput, LeaseLost, TaskEnds
 from holdfast.stores.base import Base, stands_twice
 from holdfast.stores.driver import MisplacedTask
 from holdfast.stores.settlements import asked, begun_anew, left_out, waiting
@@ -77,8 +77,8 @@ class Settling(Base):
         """Those that go on as a new run each by itself, then the others."""
         accepted, parents = dict[UUID, str](), list[UUID]()
         for lease, payload in anew.items():
-            ask = {"id": lease.task, "grant": lease.grant, "payload": payload}
-            row = await self._end("restart", [lease.task], {**ask, "default_tries": default_tries})
+            ask = _restart(lease, payload, default_tries)
+            row = await self._end("restart", [lease.task], ask)
             states, woken = self._settled(row)
             accepted |= states or {}
             parents += woken
@@ -93,11 +93,14 @@ class Settling(Base):
     ) -> frozenset[UUID]:
         """All of them, or `LeaseLost`. What this lease settled before is lost to it as well: the
         rows that go with it were written then, and must not be written again."""
-        if begun_anew(settlements):
-            raise InvalidInput("a new run begins in a transaction of its own, not in a caller's")
-        ask = asked(settlements, "holder", default_tries, lapsed_only=False)
+        verb, ask = "settle", asked(settlements, "holder", default_tries, lapsed_only=False)
+        if anew := begun_anew(settlements):
+            if len(settlements) > 1:
+                raise InvalidInput("on a caller's connection a new run begins by itself")
+            ((lease, payload),) = anew.items()
+            verb, ask = "restart", _restart(lease, payload, default_tries)
         try:
-            rows = await self._driver.call_on(conn, "settle", **ask)
+            rows = await self._driver.call_on(conn, verb, **ask)
         except MisplacedTask:
             raise stands_twice() from None
         accepted, parents = self._settled(rows[0])
@@ -105,6 +108,8 @@ class Settling(Base):
             if not self._driver.one_writer:  # else `transaction()` does it, after the rollback
                 await self._really_refused(refused)
             raise LeaseLost("settle", refused[0].task, refused)
+        if anew and accepted != {lease.task: "snoozed" for lease in anew}:
+            raise TaskEnds("the task ends with this run: it was cancelled, or its time is over")
         wakes = frozenset(parents + waiting(settlements))
         if any(ours is conn for ours in self._owed):  # some libraries' connections have no hash
             self._owed[conn] |= wakes
@@ -134,3 +139,13 @@ class Settling(Base):
         """Whoever waits and whoever wakes both look after their commit: one sees the other."""
         if ids := sorted(set(tasks)):
             await self._call("wake_up", ids=ids)
+
+
+def _restart(lease: Lease, payload: bytes, default_tries: int) -> dict[str, Any]:
+    """What the verb is asked with."""
+    return {
+        "id": lease.task,
+        "grant": lease.grant,
+        "payload": payload,
+        "default_tries": default_tries,
+    }

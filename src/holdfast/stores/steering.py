@@ -20,28 +20,30 @@ MOST_AT_ONCE = 10_000
 class Steering(Base):
     """Keeps `holdfast.steering.Steering`."""
 
-    async def cancel(self, tasks: Sequence[UUID]) -> dict[UUID, Cancelling]:
+    async def cancel(self, tasks: Sequence[UUID], *, left: bool = False) -> dict[UUID, Cancelling]:
         ids = _bounded(tasks)
-        states, withdrawn = await self._cancel(ids)
+        states, withdrawn = await self._cancel(ids, left=left)
         # Looked for once the request stands: whoever makes more children now hears of it.
-        await self.cancel_below(ids)
+        await self.cancel_below(ids, left=left)
         return {id: _answer(id, states, withdrawn) for id in ids}
 
-    async def cancel_below(self, tasks: Sequence[UUID]) -> None:
-        rows = await self._call("open_descendants", ids=_bounded(tasks))
+    async def cancel_below(self, tasks: Sequence[UUID], *, left: bool = False) -> None:
+        rows = await self._call("open_descendants", ids=_bounded(tasks), left=left)
         below = [self._driver.uuid(id) for (id,) in rows]
         for start in range(0, len(below), MOST_AT_ONCE):
             await self._cancel(sorted(below[start : start + MOST_AT_ONCE]))
 
-    async def _cancel(self, ids: list[UUID]) -> tuple[dict[UUID, str | None], set[UUID]]:
+    async def _cancel(
+        self, ids: list[UUID], *, left: bool = False
+    ) -> tuple[dict[UUID, str | None], set[UUID]]:
         # The request is committed first: nothing can slip through between it and the withdrawal.
-        rows = await self._call("request_cancel", ids=ids)
+        rows = await self._call("request_cancel", ids=ids, left=left)
         states = {self._driver.uuid(id): state for id, state in rows}
         open_ids = [id for id, state in states.items() if state is None]
         withdrawn = set(await self._withdraw(open_ids)) if open_ids else set()
         if missed := [id for id in open_ids if id not in withdrawn]:
             # Held by a worker; or ended by now, perhaps by this very call, asked before.
-            rows = await self._call("request_cancel", ids=missed)
+            rows = await self._call("ended_as", ids=missed)
             states |= {self._driver.uuid(id): state for id, state in rows}
         return states, withdrawn
 

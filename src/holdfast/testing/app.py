@@ -11,6 +11,7 @@ from holdfast.clock import ManualClock, SystemClock
 from holdfast.errors import InvalidInput
 from holdfast.function import Function
 from holdfast.tasks.durations import Duration, duration
+from holdfast.tasks.names import check_key
 from holdfast.tasks.task import Task, TaskStatus
 from holdfast.testing.crashing import Crash
 from holdfast.testing.draining import Draining
@@ -104,7 +105,8 @@ class AppUnderTest(Holdfast):
         """
         if not isinstance(function, Function) or (after is None) == (during is None):
             raise InvalidInput("write crash_at(function, after='step') or during='step'")
-        crash = Crash(function.name, after or during or "", during is not None, keep_lease)
+        step = check_key("step name", during if after is None else after)  # type: ignore[arg-type]
+        crash = Crash(function, step, during is not None, keep_lease)
         self._crashes.append(crash)
         return crash
 
@@ -126,6 +128,12 @@ class AppUnderTest(Holdfast):
         count: int | None = None,
     ) -> list[Task]:
         """Such tasks wait to be run: at least one, or exactly `count`. Answers them."""
+        if not isinstance(function, Function):
+            raise InvalidInput(
+                f"assert_enqueued takes a durable function, got {type(function).__name__}"
+            )
+        if count is not None and (type(count) is not int or count < 0):
+            raise InvalidInput(f"count must be a whole number from 0 on, got {count!r:.80}")
         pending = self.run_sync(self._pending())
         return self._enqueued.check(
             pending, function, args=args, kwargs=kwargs, queue=queue, count=count

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from holdfast.answers import Step, Written
+from holdfast.function import Function
 from holdfast.store import Store
 from holdfast.tasks.task import Draft, Lease
 
@@ -122,17 +123,21 @@ def lives(life: Life) -> None:
 class Crash:
     """One crash that a test asked for. `happened`: whether it came."""
 
-    def __init__(self, type: str, step: str, during: bool, keep_lease: bool) -> None:
-        self.type, self.step, self.during, self.keep_lease = type, step, during, keep_lease
+    def __init__(
+        self, function: Function[..., Any, Any], step: str, during: bool, keep_lease: bool
+    ) -> None:
+        self.function, self.step = function.name, step
+        self.version, self.during, self.keep_lease = function.version, during, keep_lease
         self.happened = False
         self.left: list[Coroutine[Any, Any, Any]] = []  # what stopped where it stood
 
     def __str__(self) -> str:
         moment = "during" if self.during else "after"
-        return f"crash_at({self.type}, {moment}={self.step!r})"
+        return f"crash_at({self.function}, {moment}={self.step!r})"
 
-    def comes_with(self, type: str, steps: Sequence[Step]) -> bool:
-        if self.happened or type != self.type:
+    def comes_with(self, function: Function[..., Any, Any], steps: Sequence[Step]) -> bool:
+        own = (self.function, self.version)
+        if self.happened or (function.name, function.version) != own:
             return False
         name = f"step {self.step}"[:200]
         return any(step.kind == "step" and step.name == name for step in steps)
@@ -155,11 +160,11 @@ class _Dying:
         self,
         store: Store,
         life: Life,
-        type: str,
+        function: Function[..., Any, Any],
         crashes: Sequence[Crash],
         accepted: Callable[[Sequence[Draft]], None],
     ) -> None:
-        self._store, self._life, self._type = store, life, type
+        self._store, self._life, self._function = store, life, function
         self._crashes, self._accepted = crashes, accepted
 
     def __getattr__(self, name: str) -> Any:
@@ -173,7 +178,7 @@ class _Dying:
         children: Sequence[Draft] = (),
         **seen: Any,
     ) -> Written:
-        crash = next((c for c in self._crashes if c.comes_with(self._type, steps)), None)
+        crash = next((c for c in self._crashes if c.comes_with(self._function, steps)), None)
         if crash and crash.during:
             await self._die(crash)
         found = await self._store.record(lease, steps, children=children, **seen)
@@ -191,8 +196,8 @@ class _Dying:
 def dying(
     store: Store,
     life: Life,
-    type: str,
+    function: Function[..., Any, Any],
     crashes: Sequence[Crash],
     accepted: Callable[[Sequence[Draft]], None],
 ) -> Store:
-    return cast(Store, _Dying(store, life, type, crashes, accepted))
+    return cast(Store, _Dying(store, life, function, crashes, accepted))

@@ -12,7 +12,7 @@ from uuid import UUID
 from holdfast.answers import Journal, WorkerRecord
 from holdfast.app.executors import Executors
 from holdfast.app.limits import Declaring
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.flow.asking import Asking
 from holdfast.flow.branches import watching
 from holdfast.ids import new_worker_id
@@ -27,7 +27,7 @@ from holdfast.upkeep.letters import tell_of_expired
 from holdfast.upkeep.schedules import Planner
 from holdfast.work.attempt import Attempt
 from holdfast.work.holding import Holding
-from holdfast.work.settling import Settling
+from holdfast.work.settling import Settling, orphans_of
 from holdfast.work.slots import Slots
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class Draining:
 
     async def drain(self, slots: int) -> tuple[int, float | None]:
         """How many attempts ended, and in how many seconds something else falls due."""
+        if type(slots) is not int or slots < 1:
+            raise InvalidInput(
+                f"max_concurrency must be a whole number from 1 on, got {slots!r:.80}"
+            )
         if self._busy:
             raise HoldfastError("it drains already; wait for that drain() to end")
         self._busy = True
@@ -93,7 +97,7 @@ class Hand:
         self.ended = 0
         self.holding = Holding(self._app.clock, _LEASE.total_seconds())
         self._executors = Executors(freed=self._news.set)
-        self._orphans: list[UUID] = []
+        self._bereft: list[Ended] = []  # whose children are to be cancelled
         self._settling = Settling(
             store,
             self.holding,
@@ -120,9 +124,9 @@ class Hand:
         )
 
     def _begin_flow(self, attempt: Attempt, journal: Journal | None) -> Asking:
-        draining, type = self._draining, attempt.function.name
+        draining = self._draining
         accepted = draining.enqueued.enqueued
-        store = dying(self._store, self.life, type, draining.crashes, accepted)
+        store = dying(self._store, self.life, attempt.function, draining.crashes, accepted)
         flow = Asking(store, attempt, journal)
         flow.hurry()  # whatever waits is put down at once: only the test's clock wakes it
         return flow
@@ -176,13 +180,15 @@ class Hand:
 
     async def _chores(self) -> int:
         """What workers do now and then, and what their hints do at once."""
-        orphans, self._orphans = self._orphans, []
-        if orphans:
-            await self._store.cancel(orphans)
-        moved = await self._app.reset_expired_leases() + len(orphans) + await self._planner.sweep()
+        moved, bereft, self._bereft = 0, self._bereft, []
+        for orphans, left in orphans_of(bereft):
+            await self._store.cancel(orphans, left=left)
+            moved += len(orphans)
+        moved += await self._app.reset_expired_leases() + await self._planner.sweep()
         while expired := await self._store.expire():
             moved += len(expired)
             tell_of_expired(Many(self._app.observers), expired)
+            await self._store.cancel_below([one.task for one in expired])
         for sweep in (self._store.promote, self._store.sweep_wakes):
             while count := await sweep():
                 moved += count
@@ -208,6 +214,7 @@ class Hand:
         for ended in batch:
             if ended.task.lease.task not in refused:
                 self.ended += ended.settlement.verdict not in _NO_END
-                self._orphans += ended.orphans
+                if ended.orphans:
+                    self._bereft.append(ended)
         self._slots.fill()
         self._news.set()

@@ -90,7 +90,7 @@ def chores(
             return 0
         found = await store.orphans(behind, quiet=_QUIET, batch=BATCH)
         if found.tasks:
-            await store.cancel(found.tasks)
+            await store.cancel(found.tasks, left=True)
         behind = found.last
         return 0 if behind is None else BATCH
 

@@ -5,17 +5,22 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from enum import Enum
-from typing import Any, assert_never
+from typing import Any
 from uuid import UUID
 from weakref import ref
 
 from holdfast import tracing
 from holdfast.answers import Journal, Written
 from holdfast.context import Context
-from holdfast.errors import HoldfastError, LeaseLost, Parked, StoreError, TaskCancelled
+from holdfast.errors import (
+    HoldfastError,
+    LeaseLost,
+    Parked,
+    StoreError,
+    TaskCancelled,
+    TaskEnds,
+)
 from holdfast.executor import Executor
-from holdfast.executors.failures import failure_of
 from holdfast.executors.outcomes import NeedsWorker, outcome_of
 from holdfast.function import Function
 from holdfast.tasks.lifecycle import (
@@ -23,7 +28,6 @@ from holdfast.tasks.lifecycle import (
     Anew,
     Cancelled,
     Errored,
-    Expired,
     Facts,
     HandedBack,
     Outcome,
@@ -33,48 +37,37 @@ from holdfast.tasks.lifecycle import (
     done,
     settle,
 )
-from holdfast.tasks.task import Claimed, Draft, Failure
+from holdfast.tasks.task import Claimed, Draft
 from holdfast.work.adoption import Offer
 from holdfast.work.flowing import Flowing
 from holdfast.work.site import Site
 from holdfast.work.transaction import Transaction
+from holdfast.work.why import TOO_LATE, Reason, Why, outcome_of_stop
 
 logger = logging.getLogger("holdfast.worker")
 
-__all__ = ["Attempt", "Why"]
+__all__ = ["Attempt"]
 
+_PARKED = (
+    "parked: its code goes on where it is put down, time and again; see that it raises "
+    "asyncio.CancelledError again, then retry the task; or cancel it"
+)
 _FAILING = (Verdict.FAILED, Verdict.CANCELLED, Verdict.RETRY, Verdict.SNOOZED)
-
-
-class Why(Enum):
-    """Why an attempt is stopped from outside."""
-
-    LOST = "its lease is lost"
-    CANCEL = "somebody asked for it"
-    TIMEOUT = "it ran out of time"
-    EXPIRED = "its task has expired"
-    DRAIN = "its worker drains"
-    WAITS = "it waits for something that takes long"
-    FAULT = "it cannot go on"
-
-
-_TOO_LATE = frozenset({Why.LOST, Why.TIMEOUT, Why.EXPIRED, Why.WAITS, Why.FAULT})
 
 
 class Attempt:
     """What is known of a running attempt. Keeps `holdfast.context.Keeper` for its function."""
 
     __slots__ = (
-        "__dict__", "_context", "_is_over", "_is_read", "_journal", "_site", "_transaction",
-        "began", "claimed", "committed", "ended", "executor", "function", "orphans", "started",
-        "task", "timer", "why",
+        "__dict__", "_context", "_is_read", "_journal", "_site", "_transaction",
+        "began", "claimed", "committed", "ended", "executor", "function", "is_over", "orphans",
+        "started", "task", "timer", "why",
     )  # fmt: skip
 
     # Of durable functions that ask for something; most never do, and nobody looks.
-    resting = False
+    resting = _has_failed = False
     _offer: Offer | None = None  # the last one
-    _waiting: Waiting | Anew | None = None
-    _fault: BaseException | None = None
+    _reason: Reason | None = None  # with which it stopped itself
     _hidden: frozenset[str] | None = None
 
     def __init__(
@@ -98,7 +91,7 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
-        self.ended = self.committed = self._is_read = self._is_over = False
+        self.ended = self.committed = self._is_read = self.is_over = False
         self._transaction: Transaction | None = None
         self._journal: Journal | None = None
         self.began: Flowing | None = None
@@ -144,8 +137,9 @@ class Attempt:
             self.why = why
             if self.began and why is not Why.CANCEL:
                 self.began.freeze()
-            if self.task and not self._is_over:  # else what follows from it is being written
+            if self.task and not self.is_over:  # else what follows from it is being written
                 self.task.cancel()
+            self._site.stopping(self)
 
     def progress(self, percent: float, message: str | None, saved: bytes | None) -> Awaitable[None]:
         return self._site.store.progress(self.claimed.lease, percent, message, saved)
@@ -177,7 +171,10 @@ class Attempt:
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         if self._transaction is None:
             self._transaction = Transaction(
-                self._site.store, self.claimed.lease, self._site.holding
+                self._site.store,
+                self.claimed.lease,
+                self._site.holding,
+                is_kept=lambda: self.begins_anew,
             )
         return self._transaction.begin()
 
@@ -187,7 +184,7 @@ class Attempt:
     def flow(self) -> Flowing | None:
         """None until the journal is read, and for what an ended function left behind: it is no part
         of it any more."""
-        if not self._is_read or (self._is_over and self.began is None):
+        if not self._is_read or (self.is_over and self.began is None):
             return None
         if self.task and not _runs_on(self.task.get_loop()):
             raise HoldfastError(
@@ -199,11 +196,11 @@ class Attempt:
 
     @property
     def may_ask(self) -> bool:
-        return self._is_read and not self._is_over and (self.began is None or not self.began.closed)
+        return self._is_read and not self.is_over and (self.began is None or not self.began.closed)
 
     @property
     def has_asked(self) -> bool:
-        if self._is_over and self.why is None:
+        if self.is_over and self.why is None and not self._has_failed:
             return False  # what it left behind is no part of it any more
         return self.began is not None or self.claimed.recorded
 
@@ -233,18 +230,15 @@ class Attempt:
     ) -> Awaitable[tuple[Any, BaseException | None]]:
         return self._site.in_thread(work, stopped)
 
-    def stop_for(self, reason: Waiting | Anew | BaseException) -> None:
+    def stop_for(self, reason: Reason) -> None:
         """The function waits for what may take long, begins anew, or cannot go on."""
         if self.why is not None:
             return
+        self._reason = reason
         if isinstance(reason, Waiting | Anew):
-            self._waiting = reason
             self.stop(Why.WAITS)
-        elif isinstance(reason, LeaseLost):
-            self.stop(Why.LOST)
         else:
-            self._fault = reason
-            self.stop(Why.FAULT)
+            self.stop(Why.LOST if isinstance(reason, LeaseLost) else Why.FAULT)
 
     # ── from its start to its end ────────────────────────────────────────────────────────────
 
@@ -259,31 +253,64 @@ class Attempt:
                 result = await self._traced()
             else:
                 result = await self.executor.run(self.function, self.context)
-            self._is_over = True
-            if self.why in _TOO_LATE:
+            self.is_over = True
+            if self.why in TOO_LATE:
                 raise asyncio.CancelledError  # it went on in spite of it: too late
             if self.began or (self._journal and self._journal.steps):
                 self._flow().check_finished()
                 self.orphans = await self._close(self._flow())
             settlement = done(result)
-            if self._transaction is None or not self._transaction.is_open:
+            if self._transaction is None:
                 return settlement
-            await self._site.keep_logs(self.claimed.lease)
-            self.committed = await self._transaction.commit(settlement)
-            return settlement if self.committed else None
+            return await self._commit(settlement)
         except BaseException as error:
-            if self.began and self.why is None and not self._is_over:
+            if self.began and self.why is None and not self.is_over:
                 with suppress(asyncio.CancelledError):  # it is stopped meanwhile
                     await self.began.let_steps_end()
-            self._is_over = True
+            self.is_over = self._has_failed = True
             if self.why is not None:
                 with suppress(asyncio.CancelledError):  # it stopped itself: that is still to come
                     await asyncio.sleep(0)
-            if self._transaction is not None:
-                await self._transaction.roll_back(error)
+            if self.begins_anew:
+                return await self._commit_anew(error)
+            await self._roll_back(error)
             if self.began is not None:
                 return await self._after_flow(error)
             return self._after(error)
+
+    async def _commit(self, settlement: Settlement) -> Settlement | None:
+        """With the rows of its transaction, where it has one."""
+        if self._transaction is None or not self._transaction.is_open:
+            return settlement
+        await self._site.keep_logs(self.claimed.lease)
+        try:
+            self.committed = await self._transaction.commit(settlement)
+        except BaseException:
+            self.orphans = ()  # it is not over: the next attempt may wait for them
+            raise
+        return settlement if self.committed else None
+
+    async def _roll_back(self, error: BaseException) -> None:
+        if self._transaction is not None:
+            await self._transaction.roll_back(error)
+
+    @property
+    def begins_anew(self) -> bool:
+        return self.why is Why.WAITS and isinstance(self._reason, Anew)
+
+    async def _commit_anew(self, stopped: BaseException) -> Settlement | None:
+        """This run has come to its end, with its rows, unless the task ends with it."""
+        settlement = await self._after_flow(stopped)
+        if settlement is None or settlement.payload is None:
+            await self._roll_back(stopped)
+            return settlement
+        try:
+            return await self._commit(settlement)
+        except TaskEnds:
+            return settlement  # by itself, without its rows
+        except Exception as error:
+            self.why = self._reason = None
+            return await self._after_flow(error)
 
     async def _traced(self) -> bytes:
         with tracing.attempting(self.claimed, self.context.worker_id, self.context.scrub):
@@ -320,7 +347,7 @@ class Attempt:
         except Exception:
             logger.exception("task %s: its journal could not be finished", self.context.task_id)
         orphans = await self._close(flow)
-        if settlement and (settlement.verdict.final or isinstance(self._waiting, Anew)):
+        if settlement and (settlement.verdict.final or self.begins_anew):
             self.orphans = orphans
         return settlement
 
@@ -348,29 +375,24 @@ class Attempt:
             outcome = Errored(outcome.failure, retryable=False)  # the child had its own tries
         return self.settle(outcome)
 
+    @property
+    def ends_itself(self) -> bool:
+        """Its code has ended, and what it came to is being written."""
+        return self.is_over and self.why in (None, Why.WAITS, Why.FAULT)
+
+    def given_up(self, *, again: bool) -> Settlement | None:
+        """What follows where it goes on although it was stopped. Its rows may be under way.
+        `again`: as in a former life that has not ended either, so as it always will."""
+        if self.begins_anew and self._transaction is not None:
+            return None
+        if self.why is Why.WAITS and again:
+            return self.settle(Waiting(wakes=NEVER, reason=_PARKED))
+        return self.after_stop()
+
     def after_stop(self) -> Settlement | None:
         """What follows from having been stopped; None: write nothing."""
-        match self.why:
-            case Why.LOST:
-                return None
-            case Why.CANCEL:
-                return self.settle(Cancelled())
-            case Why.TIMEOUT:
-                seconds = self.function.traits.timeout
-                failure = Failure(type="TimeoutError", message=f"it ran longer than {seconds}")
-                return self.settle(Errored(failure))
-            case Why.EXPIRED:
-                return self.settle(Expired())
-            case Why.WAITS:
-                assert self._waiting is not None
-                return self.settle(self._waiting)
-            case Why.FAULT:
-                assert self._fault is not None
-                return self.settle(Errored(failure_of(self._fault)))
-            case Why.DRAIN | None:
-                return self.settle(HandedBack())
-            case _:
-                assert_never(self.why)
+        outcome = outcome_of_stop(self.why, self._reason, self.function.traits.timeout)
+        return None if outcome is None else self.settle(outcome)
 
 
 def _runs_on(loop: asyncio.AbstractEventLoop) -> bool:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from math import inf
 
 from holdfast.tasks.task import Claimed
-from holdfast.work.attempt import Why
+from holdfast.work.why import Why
 
 __all__ = ["first_end", "time_left"]
 

@@ -4,7 +4,7 @@ batches grow with the load, and a lone task waits for nobody."""
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from holdfast.tasks.task import Failure, Lease
 from holdfast.work.holding import Holding
 from holdfast.work.logs import TaskLogs
 
-__all__ = ["Settling"]
+__all__ = ["Settling", "orphans_of"]
 
 logger = logging.getLogger("holdfast.worker")
 _MOST = 2000
@@ -201,3 +201,12 @@ class Settling:
         said = f"its result could not be stored: {type(error).__name__}: {error}"
         outcome = Errored(Failure(type="ResultNotStored", message=said[:1000]))
         return Ended(task, settle(facts, outcome), ended.seconds, ended.orphans)
+
+
+def orphans_of(batch: Sequence[Ended]) -> Iterator[tuple[list[UUID], bool]]:
+    """All of them, and whether their parents left them when they ended; else these began anew."""
+    bereft = [ended for ended in batch if ended.orphans]
+    for left in (True, False):
+        these = [ended for ended in bereft if ended.settlement.verdict.final is left]
+        if these:
+            yield [orphan for ended in these for orphan in ended.orphans], left

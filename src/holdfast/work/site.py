@@ -46,6 +46,10 @@ class Site(Protocol):
         """It goes on, once there is a slot for it."""
         ...
 
+    def stopping(self, attempt: "Attempt") -> None:
+        """It was told to stop, and should end soon."""
+        ...
+
     def offer(
         self, attempt: "Attempt", drafts: Sequence[Draft], *, durable: bool
     ) -> Offer | None: ...

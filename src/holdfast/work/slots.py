@@ -19,13 +19,14 @@ from holdfast.tasks.lifecycle import Cancelled, Expired, Settlement, Verdict
 from holdfast.tasks.task import Claimed, Draft, Lease
 from holdfast.work.adoption import Adoption, Offer
 from holdfast.work.ahead import Ahead, Functions
-from holdfast.work.attempt import Attempt, Why
+from holdfast.work.attempt import Attempt
 from holdfast.work.awake import Awake
 from holdfast.work.deadline import first_end, time_left
 from holdfast.work.flowing import Flowing
 from holdfast.work.holding import Holding
 from holdfast.work.settling import Settling
 from holdfast.work.solitude import Solitude
+from holdfast.work.why import Why
 
 __all__ = ["Slots"]
 
@@ -39,6 +40,7 @@ _LOW = 0.75  # of those that may be taken ahead: when no more are left, others a
 # Where claims and settles never overlap, few and large ones are better.
 _TURN_OF_ONE_WRITER, _LOW_OF_ONE_WRITER = 3_000, 0.5
 _STOPPING = 5.0  # seconds that a function has to end once it was cancelled
+_ANEW = 12  # times as long where it begins anew, for it does so with its rows
 
 
 class Slots:
@@ -74,6 +76,7 @@ class Slots:
         self.keep_logs = settling.keep_logs
         self._running: set[Attempt] = set()  # an old grant may run on beside the new one
         self._resting: set[Attempt] = set()  # functions that only wait, and need no slot
+        self._defiant: set[Attempt] = set()  # given up, and still in their slots
         self.awake = Awake()
         self._returning: deque[asyncio.Future[None]] = deque()
         self._average = 0.0  # seconds from one attempt's end to the next one's, lately
@@ -105,16 +108,16 @@ class Slots:
 
     @property
     def running(self) -> list[UUID]:
-        return [attempt.claimed.lease.task for attempt in self._running.copy()]
+        return [attempt.claimed.lease.task for attempt in self._running | self._defiant]
 
     @property
     def active(self) -> int:
-        return len(self._running)
+        return len(self._running) + len(self._defiant)
 
     @property
     def occupied(self) -> int:
         """Slots that are taken, also by what could not be stopped."""
-        return len(self._running) - len(self._resting) + self._executors.stranded
+        return self.active - len(self._resting) + self._executors.stranded
 
     @property
     def patience(self) -> float | None:
@@ -182,10 +185,10 @@ class Slots:
                 attempt.began.hurry()
         await self._until_idle(patience)
         for attempt in self._running.copy():
-            self._stop(attempt, Why.DRAIN)
+            attempt.stop(Why.DRAIN)
         await self._until_idle(_STOPPING)
-        for attempt in self._running.copy():  # a thread, or one that will not be stopped
-            self._end(attempt, attempt.after_stop(), self.holding.now())
+        for attempt in self._running.copy():
+            self._give_up(attempt)
 
     async def _until_idle(self, patience: float) -> None:
         if self._running:
@@ -283,29 +286,48 @@ class Slots:
         self._running.add(attempt)
         self._ahead.begin(attempt)
         if limited and (end := first_end(left, timeout)):
-            attempt.timer = self._loop.call_later(end[0], self._stop, attempt, end[1])
+            attempt.timer = self._loop.call_later(end[0], attempt.stop, end[1])
         return attempt
 
-    def _stop(self, attempt: Attempt, why: Why) -> None:
-        attempt.stop(why)
-        # One that goes on in spite of it keeps its slot, but its task is not held up by it.
-        self._loop.call_later(_STOPPING, self._give_up, attempt)
+    def stopping(self, attempt: Attempt) -> None:
+        if attempt not in self._running:
+            return  # what an ended function left behind
+        if attempt.timer:
+            attempt.timer.cancel()
+        patience = _STOPPING * (_ANEW if attempt.begins_anew else 1)
+        attempt.timer = self._loop.call_later(patience, self._give_up, attempt)
 
     def _give_up(self, attempt: Attempt) -> None:
-        if not attempt.ended:
+        """It goes on although it was stopped, but its task is not held up. Its slot stays taken,
+        unless it only waited and had none."""
+        task, waited = attempt.claimed.lease.task, attempt.resting
+        if not attempt.is_over:
             logger.error(
-                "task %s goes on although %s; it keeps its slot until it ends",
-                attempt.claimed.lease.task,
-                attempt.why and attempt.why.value,
+                "task %s goes on although %s%s. Does it catch asyncio.CancelledError or "
+                "BaseException and not raise it again?",
+                task,
+                (attempt.why or Why.DRAIN).value,
+                "" if waited else "; it keeps its slot until it ends",
             )
-            attempt.ended = True
-            self._settle(attempt, attempt.after_stop(), self.holding.now())
+        if attempt.ends_itself and not self._closed:
+            return
+        orphans = attempt.began.disown() if attempt.began else ()
+        again = any(former.claimed.lease.task == task for former in self._defiant)
+        settlement = attempt.given_up(again=again)
+        if settlement and (settlement.verdict.final or attempt.begins_anew):
+            attempt.orphans = orphans
+        self._end(attempt, settlement, self.holding.now())
+        self._defiant.add(attempt)
+        if waited:
+            attempt.resting = True
+            self._resting.add(attempt)
 
     def _end(self, attempt: Attempt, settlement: Settlement | None, now: int) -> None:
         if attempt.timer:
             attempt.timer.cancel()
         self._moves += 1
         self._running.discard(attempt)
+        self._defiant.discard(attempt)
         if attempt.claimed.alone:
             self._solitude.left(attempt)
         if attempt.began:
@@ -345,8 +367,12 @@ class Slots:
     # ── functions that wait ──────────────────────────────────────────────────────────────────
 
     def begin_flow(self, attempt: Attempt, journal: Journal | None) -> Flowing:
-        self.awake.add(attempt)
-        return self._begin_flow(attempt, journal)
+        flow = self._begin_flow(attempt, journal)
+        if attempt in self._running and attempt.why in (None, Why.CANCEL):
+            self.awake.add(attempt)
+        else:
+            flow.freeze()  # stopped before it asked for anything: its news is the next attempt's
+        return flow
 
     def rest(self, attempt: Attempt) -> None:
         """It only waits: others may have its slot."""
@@ -395,7 +421,7 @@ class Slots:
                 task = attempt.claimed.lease.task
                 logger.warning("task %s: its lease is lost, it is stopped", task)
                 attempt.context.cancel_requested = True
-                self._stop(attempt, Why.LOST)
+                attempt.stop(Why.LOST)
         self.holding.drop(leases)
         self.fill()
         self._hungry()
@@ -409,4 +435,4 @@ class Slots:
                 # A sync function sees it by `check_cancelled`: its thread cannot be stopped.
                 traits = attempt.function.traits
                 if attempt.function.is_async or traits.isolation or attempt.resting:
-                    self._stop(attempt, Why.CANCEL)
+                    attempt.stop(Why.CANCEL)

@@ -1,7 +1,7 @@
 """The transaction in which a function writes its own rows and, as it returns, its task's end."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -19,8 +19,12 @@ logger = logging.getLogger("holdfast.worker")
 class Transaction:
     """One for each attempt. It stays open from its block to the end of the function."""
 
-    def __init__(self, store: Store, lease: Lease, holding: Holding) -> None:
+    def __init__(
+        self, store: Store, lease: Lease, holding: Holding, *, is_kept: Callable[[], bool]
+    ) -> None:
+        """`is_kept`: whether what leaves its block by an error is the end of the function."""
         self._store, self._lease, self._holding = store, lease, holding
+        self._is_kept = is_kept
         self._open: AsyncExitStack | None = None
         self._conn: Any = None
 
@@ -39,7 +43,12 @@ class Transaction:
             raise HoldfastError("a task has one transaction: the one that ends it")
         async with AsyncExitStack() as stack:
             self._conn = await stack.enter_async_context(self._store.transaction())
-            yield self._conn
+            try:
+                yield self._conn
+            except BaseException:
+                if self._is_kept():
+                    self._open = stack.pop_all()
+                raise
             self._open = stack.pop_all()
 
     async def commit(self, settlement: Settlement) -> bool:

@@ -31,7 +31,7 @@ from holdfast.work.looking import Looking
 from holdfast.work.pace import Pace, Polling
 from holdfast.work.rank import steps_below
 from holdfast.work.renewal import Renewal
-from holdfast.work.settling import Settling
+from holdfast.work.settling import Settling, orphans_of
 from holdfast.work.slots import Slots
 from holdfast.work.status import WorkerLifecycle, WorkerState
 from holdfast.work.turns import short_turns
@@ -350,19 +350,16 @@ class Worker:
         waiting = {e.task.lease.task for e in batch if e.settlement.verdict is Verdict.WAITING}
         if told := elsewhere | waiting:  # what it waits for may have come in the same moment
             self._notifier.tell(Hint("wake", str(task)) for task in told)
-        if orphans := [orphan for e in batch for orphan in e.orphans]:
-            self._cancel_soon(orphans)
+        for orphans, left in orphans_of(batch):
+            cancelling = self._loop.create_task(self._cancel(orphans, left=left))
+            self._chores.add(cancelling)
+            cancelling.add_done_callback(self._chores.discard)
 
-    def _cancel_soon(self, tasks: Sequence[UUID]) -> None:
-        cancelling = self._loop.create_task(self._cancel(tasks))
-        self._chores.add(cancelling)
-        cancelling.add_done_callback(self._chores.discard)
-
-    async def _cancel(self, tasks: Sequence[UUID]) -> None:
+    async def _cancel(self, tasks: Sequence[UUID], *, left: bool) -> None:
         for start in range(0, len(tasks), _MOST_CANCELLED):
             some = tasks[start : start + _MOST_CANCELLED]
             try:
-                await self._store.cancel(some)
+                await self._store.cancel(some, left=left)
             except StoreError as error:
                 logger.warning("%d children of ended tasks run on: %s", len(some), error)
             self._notifier.tell(Hint("cancel", str(task)) for task in some)

@@ -1,12 +1,19 @@
 -- name: request_cancel
 select id, state
-from holdfast.request_cancel(:ids)
+from holdfast.request_cancel(:ids, :left)
+
+-- name: ended_as
+select o.id, o.state
+from holdfast.outcome o
+where o.id = any (:ids::uuid[])
 
 -- name: open_descendants
 with recursive family (id) as (
   select t.id
   from unnest(:ids::uuid[]) as a (id)
   join holdfast.task t on t.parent = any (array[a.id])
+  where not :left::boolean
+    or exists (select from holdfast.task c where c.id = any (array[a.id]) and c.cancel_requested)
   union
   select t.id
   from family f

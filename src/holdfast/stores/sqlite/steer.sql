@@ -3,6 +3,7 @@ select t.id, o.state
 from task t
 left join outcome o on o.id = t.id
 where t.id = :id
+  and (not :left or exists (select 1 from outcome p where p.id = t.parent))
 
 -- name: cancel.mark
 update task
@@ -10,9 +11,17 @@ set cancel_requested = 1
 where id = :id and not cancel_requested and not exists (select 1 from outcome o where o.id = :id)
 returning id
 
+-- name: ended_as
+select id, state
+from outcome
+where id = :id
+
 -- name: family.below
 with recursive family (id) as (
-  select t.id from task t where t.parent = :id
+  select t.id
+  from task t
+  where t.parent = :id
+    and (not :left or exists (select 1 from task c where c.id = :id and c.cancel_requested))
   union
   select t.id from family f cross join task t on t.parent = f.id
 )
@@ -20,12 +29,14 @@ select f.id
 from family f
 where not exists (select 1 from outcome o where o.id = f.id)
 
--- Not what a worker holds, and what has ended: nobody is looked for who cannot be there.
+-- Not what a worker holds, and what has ended: nobody is looked for who cannot be there. Nor what was given a
+-- new life since its cancel was requested.
 -- name: withdraw.where
 select t.id, t.lane, t.np, t.concurrency_key, la.pool, t.parent
 from task t
 join lane la on la.id = t.lane
 where t.id = :id
+  and (t.cancel_requested or :state <> 'cancelled')
   and not exists (select 1 from lease l where l.id = :id)
   and not exists (select 1 from outcome o where o.id = :id)
 

@@ -145,6 +145,7 @@ VERBS: dict[str, Verb] = {
     "cleanup": _procedure(upkeep.cleanup),
     # steer
     "request_cancel": _procedure(steer.request_cancel),
+    "ended_as": _for_each_id("ended_as"),
     "open_descendants": _procedure(steer.open_descendants, writes=False),
     "withdraw": _procedure(steer.withdraw),
     "retry": _procedure(steer.retry),

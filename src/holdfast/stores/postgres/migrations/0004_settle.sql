@@ -329,33 +329,37 @@ as $$
 declare
   lone holdfast.lease;
 begin
-  delete from holdfast.lease l
-  where l.id = p_id
-    and l.grant_id = p_grant
-  returning l.* into lone;
-  held := found;
-  if not held then
-    return;
-  end if;
-  insert into holdfast.outcome (
-    id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
+  with gone as (
+    delete from holdfast.lease l
+    where l.id = p_id
+      and l.grant_id = p_grant
+    returning l.*
+  ),
+  ended as (
+    insert into holdfast.outcome (
+      id, grant_id, worker, started_at, finished_at, fence, tries, state, ended_by, result
+    )
+    select p_id, p_grant, g.worker, g.started_at, holdfast.clock(), g.fence, g.tries, 'done', 'holder', p_result
+    from gone g
+  ),
+  woken as (
+    insert into holdfast.wake (id, urgent)
+    select p.id, false
+    from gone g
+    join holdfast.task p on p.id = (select t.parent from holdfast.task t where t.id = p_id)
+    where g.child
+    returning wake.id
   )
-  values (
-    p_id, p_grant, lone.worker, lone.started_at, holdfast.clock(), lone.fence, lone.tries, 'done', 'holder', p_result
-  );
+  select g.lane, g.gates, g.key, (select w.id from woken w)
+  into lone.lane, lone.gates, lone.key, parent
+  from gone g;
+  held := found;
   if lone.gates is not null then
     insert into holdfast.freed (gate, n) select x.gate, 1 from unnest(lone.gates) as x (gate);
   end if;
   if lone.key is not null then
     insert into holdfast.nudge (pool, key, freed)
     select a.pool, lone.key, 1 from holdfast.lane a where a.id = lone.lane;
-  end if;
-  if lone.child then
-    insert into holdfast.wake (id, urgent)
-    select p.id, false
-    from holdfast.task p
-    where p.id = (select t.parent from holdfast.task t where t.id = p_id)
-    returning id into parent;
   end if;
 end $$;
 

@@ -2,7 +2,8 @@
 
 
 -- Takes tasks that nobody holds out of the queue and ends them. Later first, ready last: a task that
--- moves on in between moves towards what is looked at next.
+-- moves on in between moves towards what is looked at next. What was given a new life since its cancel
+-- was requested is not cancelled.
 
 create function holdfast.withdraw(
   ids uuid[], p_state text, p_error_type text, p_error text,
@@ -24,7 +25,11 @@ begin
   perform holdfast.house(ids);
 
   with asked as materialized (
-    select a.id from unnest(ids) as a (id) order by a.id
+    select t.id
+    from unnest(ids) as a (id)
+    join holdfast.task t on t.id = any (array[a.id])
+    where t.cancel_requested or p_state <> 'cancelled'
+    order by t.id
   ), gone as (
     delete from holdfast.later l
     using asked a
@@ -43,7 +48,7 @@ begin
     from unnest(ids) as a (id)
     join holdfast.task t on t.id = any (array[a.id])
     join holdfast.lane la on la.id = any (array[t.lane])
-    where t.concurrency_key is not null
+    where t.concurrency_key is not null and (t.cancel_requested or p_state <> 'cancelled')
     order by t.id
   ), gone as (
     delete from holdfast.blocked b
@@ -63,6 +68,7 @@ begin
     from unnest(ids) as a (id)
     join holdfast.task t on t.id = any (array[a.id])
     join holdfast.lane la on la.id = any (array[t.lane])
+    where t.cancel_requested or p_state <> 'cancelled'
     order by t.id
   ), home as materialized (
     select distinct a.lane, a.np
@@ -101,8 +107,9 @@ end $$;
 
 -- First the request, committed; then, in a second call, the withdrawal: so a retry, a promotion or a
 -- recovery in between sees the request, and the task cannot slip through.
+-- p_left: only children whose parent has ended; what its next life has taken up meanwhile is none of them.
 
-create function holdfast.request_cancel(ids uuid[])
+create function holdfast.request_cancel(ids uuid[], p_left boolean)
 returns table (id uuid, state text)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -113,13 +120,25 @@ set enable_mergejoin = off
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+  parents uuid[];
 begin
+  if p_left then                           -- a retry of a parent comes before, and is seen, or waits
+    parents := array(
+      select p.id
+      from holdfast.outcome p
+      where p.id in (select t.parent from holdfast.task t where t.id = any (ids))
+      order by p.id
+      for share
+    );
+  end if;
   return query
   with asked as materialized (
     select t.id, o.state
     from unnest(ids) as a (id)
     join holdfast.task t on t.id = a.id
     left join holdfast.outcome o on o.id = a.id
+    where not p_left or t.parent = any (parents)
     order by t.id
   ), marked as (
     update holdfast.task t
@@ -151,15 +170,19 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  ended uuid[];
   revived uuid[];
   early uuid[];
 begin
-  -- First the locks, and only then the look: an enqueue may be taking a key over just now.
-  perform
-  from holdfast.outcome o
-  where o.id = any (ids) and o.state in ('failed', 'cancelled')
-  order by o.id
-  for update;
+  -- First the locks, and only then the look: an enqueue may be taking a key over just now. What ends
+  -- in between is not looked at: it would be locked out of their order.
+  ended := array(
+    select o.id
+    from holdfast.outcome o
+    where o.id = any (ids) and o.state in ('failed', 'cancelled')
+    order by o.id
+    for update
+  );
   perform
   from holdfast.task t
   join holdfast.lane l on l.id = t.lane
@@ -171,7 +194,7 @@ begin
   with asked as materialized (
     select o.id
     from holdfast.outcome o
-    where o.id = any (ids) and o.state in ('failed', 'cancelled')
+    where o.id = any (ended)
       and not exists (                     -- its key belongs to a younger task by now
         select from holdfast.task t
         join holdfast.lane l on l.id = t.lane

@@ -15,23 +15,24 @@ __all__ = ["open_descendants", "pause", "request_cancel", "retry", "set_limit", 
 NOTHING: list[tuple[Any, ...]] = [(None,)]
 
 
-def request_cancel(s: Session, *, ids: list[UUID]) -> list[tuple[Any, ...]]:
+def request_cancel(s: Session, *, ids: list[UUID], left: bool) -> list[tuple[Any, ...]]:
     """First the request, committed; then, in a second call, the withdrawal."""
-    states = s.each("cancel.state", id=bytes_of(ids))
+    states = s.each("cancel.state", id=bytes_of(ids), left=left)
     marked = s.each("cancel.mark", id=[id for id, state in states if state is None])
     wake(s, [id for (id,) in marked], urgent=True)
     return states
 
 
-def open_descendants(s: Session, *, ids: list[UUID]) -> list[tuple[bytes]]:
-    return [(id,) for id in dict.fromkeys(id for (id,) in s.each("family.below", id=bytes_of(ids)))]
+def open_descendants(s: Session, *, ids: list[UUID], left: bool) -> list[tuple[bytes]]:
+    below = s.each("family.below", id=bytes_of(ids), left=left)
+    return [(id,) for id in dict.fromkeys(id for (id,) in below)]
 
 
 def withdraw(
     s: Session, *, ids: list[UUID], state: str, error_type: str | None, error: str | None
 ) -> list[tuple[list[bytes], list[bytes] | None]]:
     """Takes tasks that nobody holds out of the queue and ends them."""
-    where = {id: row for id, *row in s.each("withdraw.where", id=bytes_of(ids))}
+    where = {id: row for id, *row in s.each("withdraw.where", id=bytes_of(ids), state=state)}
     gone = s.each("withdraw.later", id=list(where))
     gone += _once(_withdraw_blocked(s, _left(where, gone)))
     ready = _once(_withdraw_ready(s, _left(where, gone)))

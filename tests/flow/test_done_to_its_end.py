@@ -1,0 +1,209 @@
+"""What is dispatched or signalled just as its branch is given up, or its attempt fails: it is done
+to its end and known, or not begun; never done again under another name."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from holdfast import Holdfast, current
+from holdfast.flow import effects
+from holdfast.store import Store
+from holdfast.work import slots
+from tests.flow.acts import SOON, number_of
+from tests.flow.slowly import slow_commits
+from tests.work.bench import Bench, until
+
+
+class _SlowToAnswer:
+    """It dispatches and signals `before` seconds later, and says so `after` more."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.before, self.after = 0.0, 0.3
+
+    @classmethod
+    async def of(cls, bench: Bench) -> "_SlowToAnswer":
+        client = await bench.app.home.client()
+        slow = cls(client.store)
+        client.store = cast(Store, slow)
+        return slow
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._store, verb)
+
+    async def enqueue(self, *args: Any, **more: Any) -> Any:
+        await asyncio.sleep(self.before)
+        found = await self._store.enqueue(*args, **more)
+        await asyncio.sleep(self.after)
+        return found
+
+    async def send_signal(self, *args: Any, **more: Any) -> Any:
+        found = await self._store.send_signal(*args, **more)
+        await asyncio.sleep(self.after)
+        return found
+
+
+@pytest.mark.parametrize("how", ["TaskGroup", "gather", "timeout"])
+async def test_what_is_given_up_while_it_is_done_is_not_done_again(bench: Bench, how: str) -> None:
+    """It was done, and not known: the next try did it under another name."""
+    failing = True
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def fail() -> None:
+        nonlocal failing
+        await asyncio.sleep(0.1)
+        failed, failing = failing, False
+        if failed:
+            raise ValueError("once")
+
+    async def tell() -> None:
+        await bench.app.dispatch(other)
+
+    async def call() -> None:
+        await bench.app.send_signal(current().task_id, "told", 1)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> list[int]:
+        await Holdfast.step("first", str, 1)
+        if how == "TaskGroup":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(tell())
+                group.create_task(call())
+                group.create_task(Holdfast.step("fail", fail))
+        elif how == "gather":
+            await asyncio.gather(tell(), call(), Holdfast.step("fail", fail))
+        else:
+            try:
+                async with asyncio.timeout(0.1):
+                    await asyncio.gather(tell(), call())
+            except TimeoutError:
+                await Holdfast.step("fail", fail)
+        heard = [await Holdfast.wait_for_signal("told")]
+        try:
+            heard.append(await Holdfast.wait_for_signal("told", timeout=0.2))
+        except TimeoutError:
+            return heard
+        return heard
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=30) == [1]
+    assert number_of(bench, "other") == 1
+
+
+async def test_a_branch_that_goes_on_beside_a_failure_dispatches_nothing_unknown(
+    bench: Bench,
+) -> None:
+    failing = True
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other(i: int) -> None: ...
+
+    async def fail() -> None:
+        nonlocal failing
+        failed, failing = failing, False
+        if failed:
+            raise ValueError("once")
+
+    async def tell() -> None:
+        for i in range(3):
+            await bench.app.dispatch(other, i)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        await asyncio.gather(tell(), Holdfast.step("fail", fail))
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker():
+        await (await bench.app.dispatch(flow)).result(timeout=30)
+    assert number_of(bench, "other") == 3
+
+
+async def test_what_begins_while_its_grounds_are_written_is_known_or_not_done(
+    bench: Bench,
+) -> None:
+    failing = True
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other(i: int) -> None: ...
+
+    async def tell() -> None:
+        await bench.app.dispatch(other, 1)
+        current().random("decides")
+        await bench.app.dispatch(other, 2)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> None:
+        nonlocal failing
+        await Holdfast.step("first", str, 1)
+        telling = asyncio.ensure_future(tell())
+        failed, failing = failing, False
+        if failed:
+            await asyncio.sleep(0.2)
+            raise ValueError("once")
+        await telling
+
+    await slow_commits(bench, of="value", by=0.4)
+    async with bench.worker():
+        await (await bench.app.dispatch(flow)).result(timeout=30)
+    assert number_of(bench, "other") == 2
+
+
+async def test_no_function_is_put_down_in_the_middle_of_a_dispatch(bench: Bench) -> None:
+    """Also where its worker is about to leave: it waits for what is under way."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def tell() -> None:
+        await bench.app.dispatch(other)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        await asyncio.gather(tell(), Holdfast.wait_for_signal("go"))
+
+    async def is_made() -> bool:
+        return number_of(bench, "other") == 1
+
+    task = await bench.app.dispatch(flow)
+    slow = await _SlowToAnswer.of(bench)
+    slow.after = 4.0
+    async with bench.worker():
+        await until(is_made)
+    slow.after = 0.0
+    async with bench.worker():
+        await bench.app.send_signal(task, "go")
+        await task.result(timeout=30)
+    assert number_of(bench, "other") == 1
+
+
+async def test_a_dispatch_that_hangs_ends_with_its_attempt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next attempt dispatches, and then the old one does."""
+    monkeypatch.setattr(effects, "_PATIENCE", 0.2)
+    monkeypatch.setattr(slots, "_STOPPING", 1.0)
+    slow = await _SlowToAnswer.of(bench)
+    seconds = [2.0]
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON, timeout=0.3)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        slow.before = seconds.pop() if seconds else 0.0
+        await bench.app.dispatch(other)
+
+    task = await bench.app.dispatch(flow)
+    slow.after = 0.0
+    async with bench.worker():
+        await task.result(timeout=30)
+        await asyncio.sleep(2.0)
+    assert number_of(bench, "other") == 1
