@@ -73,7 +73,18 @@ def test_nothing_holds_it_back():
         ({}, worker(status="stopped"), "no worker is alive"),
         ({}, worker(status="stale"), "no worker is alive"),
         ({}, worker(types=("shop:charge",)), "they know shop:charge"),
-        ({"lane": lane(version="2")}, (WORKER,), "knows the type 'shop:send@2'"),
+        ({}, worker(types=("shop:sender",)), "they know shop:sender; start a worker whose app imp"),
+        (
+            {"lane": lane(version="2")},
+            worker(types=("shop:send", "shop:send@1", "shop:sender")),
+            "knows the type 'shop:send@2'; they know shop:send, shop:send@1; "
+            "start a worker whose app has it in version '2'",
+        ),
+        (
+            {},
+            worker(types=("shop:send@1", "x")),
+            "'shop:send'; they know shop:send@1; start a worker whose app has it without a version",
+        ),
         ({}, worker(queues=("vip",)), "no live worker serves queue 'mail' (w does not)"),
         ({"lane": lane(requires=("gpu",))}, (WORKER,), "offers all of gpu"),
         ({}, worker(tenants=("acme",)), "takes tasks of tenant 'default' (w does not)"),

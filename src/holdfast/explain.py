@@ -105,10 +105,14 @@ def unserved(lane: Lane, workers: Sequence[WorkerRecord]) -> Reason | None:
     knowing = _knowing(lane, live)
     if not knowing:
         known = sorted({type for worker in live for type in worker.types})
+        advice = "start a worker whose app imports it, or check the name"
+        if versions := [type for type in known if f"{type}@".startswith(f"{lane.type}@")]:
+            its = f"in version {lane.version!r}" if lane.version else "without a version"
+            known, advice = versions, f"start a worker whose app has it {its}"
         return Reason(
             f"no live worker knows the type {_typed(lane)!r}; they know "
             f"{', '.join(known) or 'none'}",
-            "start a worker whose app imports it, or check the name",
+            advice,
         )
     if any(_serves(worker, lane) for worker in knowing):
         return None
