@@ -6,13 +6,14 @@ Knows what is written of them and what the store says. Never hands anything to t
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from holdfast import tracing
-from holdfast.errors import KeyConflict
+from holdfast.errors import KeyConflict, NotPossible
 from holdfast.executors.failures import failure_of
 from holdfast.flow.arrivals import Arrivals
 from holdfast.flow.asks import Ask
@@ -51,6 +52,7 @@ class Children:
         self._history, self._recording, self._arrivals = history, recording, arrivals
         self.told: deque[Told] = deque()
         self.shared: set[UUID] = set()  # tasks that somebody had asked for before
+        self._above: set[UUID] = set()  # this task, and those that wait for it
 
     async def record(self, asks: Sequence[Ask], now: float, *, alone: bool = False) -> bool:
         """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
@@ -97,16 +99,43 @@ class Children:
             if ask.draft and one.asked.task
         ]
         ids = await self._recording.ask_again([(one.position, one.asked) for one in begun], drafts)
-        for ask, id in zip(asks, ids, strict=True):
+        for ask in asks:
             ask.unsure = False
-            self._belongs(ask, id)
+        async with self._recording.turn:
+            await self._belong(asks, ids)
 
-    def _belongs(self, ask: Ask, task: UUID) -> None:
-        if task != ask.task:
+    async def _belong(self, asks: Sequence[Ask], ids: Sequence[UUID]) -> None:
+        """Whose tasks they are. Who would wait for what waits for it is told so."""
+        circle: list[tuple[Ask, One]] = []
+        others = [(ask, id) for ask, id in zip(asks, ids, strict=True) if id != ask.task]
+        for ask, task in others:
+            if task in await self._waiting_for_us():
+                circle.append(self._fails(ask, _in_a_circle(ask, task, self._host)))
+                continue
             ask.task, ask.is_own = task, False
             self.shared.add(task)
             self._arrivals.look_now()  # it may have ended long ago
             self._recording.add(Holder(ask.position or 0, task))
+        if circle:
+            place = self._recording.add(Came([one for _, one in circle]), decides=True)
+            await self._recording.write_with(())
+            self.told.append(Told(place, circle))
+
+    async def _waiting_for_us(self) -> set[UUID]:
+        """This task, and all above it."""
+        claimed = self._host.context.claimed
+        above = None if self._above else claimed.parent
+        self._above.add(claimed.lease.task)
+        while above and above not in self._above:
+            self._above.add(above)
+            if above == claimed.root:
+                break
+            above = await surely(partial(self._parent, above))
+        return self._above
+
+    async def _parent(self, task: UUID) -> UUID | None:
+        found = await self._store.get_many([task])
+        return found[task].parent if found else None
 
     async def _write_with(self, made: Sequence[Ask], *, durable: bool) -> bool:
         """Write what is asked for, and accept the children; whether some start here. One whose
@@ -130,19 +159,22 @@ class Children:
                 told.append(Told(place, ones))
                 made = [ask for ask in made if ask not in refused]
                 continue
-            if drafts and written:
-                for ask, id in zip(made, written.children, strict=True):
-                    self._belongs(ask, id)
-                self._host.made(traced, written, offer)
             self.told += told
+            if drafts and written:
+                self._host.made(traced, written, offer)
+                await self._belong(made, written.children)
             return bool(drafts and written and written.leased)
 
     def _refuse(self, ask: Ask, conflict: KeyConflict) -> tuple[Ask, One]:
         """There is no such child, and never was."""
         assert ask.position is not None
-        ask.task = None
         self._recording.replace(ask.position, Asked(ask.key, "child"))
-        return ask, One(ask.position, "failed", failure=failure_of(conflict))
+        return self._fails(ask, conflict)
+
+    def _fails(self, ask: Ask, error: Exception) -> tuple[Ask, One]:
+        assert ask.position is not None
+        ask.task = None
+        return ask, One(ask.position, "failed", failure=failure_of(error))
 
     # ── those that were given up, or failed in a former life ─────────────────────────────────
 
@@ -176,6 +208,15 @@ class Children:
         elif known.cancel_requested and known.status not in _ENDED:
             # It was told to end when we gave it up: it gets a new life once it has.
             self._arrivals.dying.add(ask)
+
+
+def _in_a_circle(ask: Ask, task: UUID, host: Host) -> NotPossible:
+    itself = task == host.context.task_id
+    whom = "itself" if itself else f"task {task}, which waits for it"
+    return NotPossible(
+        f"this function would wait for {whom}: a call of {ask.key.name} with these arguments (or "
+        "this key) is that task, since one key is one run; give what it calls another key"
+    )
 
 
 def _needs_life(ask: Ask, known: Task | None) -> bool:
