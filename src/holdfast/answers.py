@@ -24,6 +24,7 @@ __all__ = [
     "Expired",
     "Gate",
     "Journal",
+    "JournalPage",
     "Lanes",
     "LeaseCount",
     "LeaseView",
@@ -215,6 +216,13 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[Step]
     ages: list[float]
     since: int | None = None
+
+
+class JournalPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some entries, in order. `next_after`: there may be more behind this position."""
+
+    steps: list[Step]
+    next_after: int | None = None
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):

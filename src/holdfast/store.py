@@ -17,6 +17,7 @@ from holdfast.answers import (
     ClaimAnswer,
     Expired,
     Journal,
+    JournalPage,
     Lanes,
     News,
     Orphans,
@@ -175,6 +176,13 @@ class Flows(Protocol):
         ...
 
     async def journal(self, task: UUID) -> Journal: ...
+
+    async def journal_page(
+        self, task: UUID, *, after: int = -1, limit: int = 1000, families: bool = False
+    ) -> JournalPage:
+        """What is behind a position, in pieces that fit into memory. `families`: only what says
+        which children it asked for."""
+        ...
 
     async def payload(self, task: UUID) -> bytes:
         """Its arguments. Raises `UnknownTask`."""

@@ -82,7 +82,14 @@ def test_a_run_is_shown_exported_and_checked_against_changed_code(either: Shell)
     shown = json.loads(either.says("flows", "show", task, "-o", "json"))
     assert [entry["kind"] for entry in shown["journal"]][:3] == ["child", "came", "step"]
     assert [child["status"] for child in shown["children"]] == ["done"] * 3
-    assert either.says("flows", "show", task).splitlines()[0] == "position\tkind\tname"
+    lines = either.says("flows", "show", task).splitlines()
+    child = shown["journal"][0]["value"]["task"]
+    assert lines[:4] == [
+        "position\tkind\tname\tdetail",
+        f"0\tchild\tmarket:double\ttask {child}",
+        "1\tcame\t\t0 done",
+        "2\tstep\tstep add\tdone",
+    ]
     write(either, "run.json", either.says("flows", "export", task))
     told = either.says("flows", "check", "run.json", "--app", "market")
     assert "fits run.json: it waits for signal approved" in told
@@ -158,3 +165,23 @@ def test_functions_that_wait_are_listed_and_drawn_with_their_children(either: Sh
     assert [edge["child_id"] for edge in graph["edges"]] == [
         node["task"]["id"] for node in graph["nodes"][1:]
     ]
+
+
+def test_a_long_run_is_shown_whole(shell: Shell):
+    body = """
+from holdfast import Holdfast
+
+app = Holdfast()
+
+
+@app.durable
+async def order(amount: int) -> str:
+    for i in range(1200):
+        await Holdfast.step("add", max, i, 7)
+    return await Holdfast.wait_for_signal("over")
+"""
+    task = begun(shell, body)
+    shown = json.loads(shell.says("flows", "show", task, "-o", "json"))
+    assert [entry["position"] for entry in shown["journal"]] == list(range(1201))
+    assert shown["next_after"] is None
+    assert len(shell.says("flows", "show", task).splitlines()) == 1202

@@ -168,3 +168,37 @@ async def test_many_steps_are_recorded_at_once(store):
     await store.settle([(lease, retry())])
     await finish(store, await claim_one(store))
     assert (await store.journal(id)).steps == steps
+
+
+async def test_a_journal_is_read_in_pages_that_fit_into_memory(store):
+    """By number, and by bytes: at least one entry, whatever its size."""
+    id, lease = await _held(store)
+    small = [Step(position=n, name=f"s{n}", value=str(n).encode()) for n in range(7)]
+    large = [Step(position=n, name=f"l{n}", value=b"x" * 1024 * 1024) for n in range(7, 16)]
+    empty = [Step(position=n, name=f"e{n}", value=None) for n in (20, 30)]
+    for step in small, *([step] for step in large), empty:
+        await store.record(lease, step)
+    found, sizes = [], []
+    after: int | None = -1
+    while after is not None:
+        page = await store.journal_page(id, after=after, limit=5)
+        assert page.steps
+        found += page.steps
+        sizes.append(len(page.steps))
+        after = page.next_after
+    assert found == [*small, *large, *empty]
+    assert sizes == [5, 5, 4, 4]
+    assert (await store.journal_page(id, after=30)).steps == []
+    for limit in (0, 1001):
+        with pytest.raises(InvalidInput, match="a page holds"):
+            await store.journal_page(id, limit=limit)
+
+
+async def test_a_page_of_a_journal_may_be_only_what_asks_for_children(store):
+    id, lease = await _held(store)
+    kinds = ["child", "step", "came", "child", "holder", "sleep"]
+    steps = [Step(position=n, name="s", kind=kind) for n, kind in enumerate(kinds)]
+    await store.record(lease, steps)
+    page = await store.journal_page(id, after=0, families=True)
+    assert page.steps == [steps[3], steps[4]]
+    assert page.next_after is None

@@ -51,7 +51,7 @@ async def test_what_lies_deeper_than_asked_for_is_said_to_be_cut():
 
 async def test_a_picture_has_its_bounds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(graph, "_MOST_ASKED", 3)
-    monkeypatch.setattr(graph, "_MOST", 6)
+    monkeypatch.setattr(graph, "MOST", 6)
     found = await grown(task(1), asking({1: [2, 3, 4, 5], 2: [6, 7, 8]}), 10)
     assert len(found.nodes) == 6
     cut = {node.task.id.int for node in found.nodes if node.cut}

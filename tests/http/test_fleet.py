@@ -281,6 +281,43 @@ async def test_a_durable_function_is_signalled_and_read(app: Holdfast):
     await working
 
 
+async def test_a_journal_comes_in_pages_with_the_children_of_each(app: Holdfast):
+    """Also those that somebody else had asked for before."""
+
+    @app.durable(name="rate", idempotent=True)
+    async def rate(day: int) -> int:
+        return day
+
+    @app.durable(name="sum")
+    async def whole() -> int:
+        return sum([await rate(day) for day in range(3)])
+
+    lifecycle = app.create_worker_lifecycle("w-1")
+    working = asyncio.create_task(app.serve(lifecycle=lifecycle))
+    async with asking(app) as http:
+        shared = await app.dispatch(rate, 1)
+        task = await app.dispatch(whole)
+        assert await task.result(timeout=60) == 3
+        path = f"/v1/flows/{task.id}"
+        flow = (await http.get(path)).json()
+        assert flow["next_after"] is None
+        assert len(flow["children"]) == 3
+        assert flow["children"][1]["id"] == str(shared.id)
+        graph = (await http.get(f"{path}/graph")).json()
+        assert [node["task"] for node in graph["nodes"][1:]] == flow["children"]
+        journal, children, after = [], [], -1
+        while after is not None:
+            part = (await http.get(f"{path}?after={after}&limit=2")).json()
+            journal += part["journal"]
+            children += part["children"]
+            after = part["next_after"]
+        assert (journal, children) == (flow["journal"], flow["children"])
+        for wrong in ("after=-2", "limit=0", "limit=501", "after=x"):
+            assert (await http.get(f"{path}?{wrong}")).status_code == 422
+    lifecycle.request_drain()
+    await working
+
+
 async def test_a_name_may_hold_a_slash_and_a_colon(http):
     wish = {**PAY, "queue": "eu/mail:fast"}
     await http.post("/v1/tasks", json=wish)

@@ -7,16 +7,17 @@ from pathlib import Path
 from uuid import UUID
 
 import click
+import msgspec
 
 from holdfast.cli.asking import TASK, Asking, asks
-from holdfast.cli.cells import safe_json
+from holdfast.cli.cells import safe_json, span
 from holdfast.cli.exits import Exit, Stop
 from holdfast.cli.groups import Near
 from holdfast.cli.options import app_option
-from holdfast.cli.render import Column, say, table
+from holdfast.cli.render import Column, say
 from holdfast.desk.desk import Desk
 from holdfast.desk.graph import DEEPEST, DEPTH
-from holdfast.desk.shapes import TaskQuery
+from holdfast.desk.shapes import FlowEntry, FlowView, TaskQuery
 
 __all__ = ["flows"]
 
@@ -29,6 +30,51 @@ _FLOWS = (
     Column("tries", lambda t: t.try_count),
     Column("created", lambda t: t.created_at),
 )
+_MOST_NAMED = 8
+
+
+def _detail(entry: FlowEntry) -> str:
+    """What an entry tells, in a few words."""
+    match msgspec.json.decode(entry.value):
+        case {"is": "came", "all": [*ones]}:
+            return _named([f"{one['ask']} {one['how']}" for one in ones])
+        case {"is": "recorded", "failure": {"type": type, "message": message}}:
+            return f"failed with {type}: {message}"
+        case {"is": "recorded"}:
+            return "done"
+        case {"is": "asked", "task": task}:
+            return f"task {task}"
+        case {"is": "asked", "seconds": seconds}:
+            return span(seconds)
+        case {"is": "holder", "ask": ask, "task": task}:
+            return f"{ask} is task {task}"
+        case {"asks": [*asks]}:
+            return _named([str(ask) for ask in asks])
+    return ""
+
+
+def _named(parts: list[str]) -> str:
+    more = [f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else []
+    return ", ".join(parts[:_MOST_NAMED] + more)
+
+
+_JOURNAL = (
+    Column("position", lambda e: e.position),
+    Column("kind", lambda e: e.kind),
+    Column("name", lambda e: "" if e.name == e.kind else e.name),
+    Column("detail", _detail),
+)
+
+
+async def _whole(desk: Desk, task: UUID) -> FlowView:
+    """All pages as one."""
+    flow = part = await desk.flow(task)
+    children = {child.id: child for child in part.children}
+    while part.next_after is not None:
+        part = await desk.flow(task, part.next_after)
+        flow.journal.extend(part.journal)
+        children |= {child.id: child for child in part.children}
+    return msgspec.structs.replace(flow, children=list(children.values()), next_after=None)
 
 
 @click.group(cls=Near)
@@ -56,14 +102,11 @@ def ls(at: Asking, queue: str | None, type: str | None, limit: int, cursor: str 
 @click.argument("task", type=TASK)
 @asks
 def show(at: Asking, task: UUID) -> None:
-    """What is recorded of a TASK, in order. JSON also has the values, and its children."""
-    flow = at.ask(lambda desk: desk.flow(task))
-    if not at.out.for_people:
-        columns = (Column("position", lambda e: e.position),)
-        at.out.many(flow.journal, columns, whole=flow)
-        return
-    rows = [(entry.position, entry.kind, entry.name) for entry in flow.journal]
-    table(("position", "kind", "name"), rows, cells=at.out.cells)
+    """What is recorded of a TASK, in order. JSON also has the values, and its children.
+
+    What came, or was given up, is named by the position at which it was asked for."""
+    flow = at.ask(lambda desk: _whole(desk, task))
+    at.out.many(flow.journal, _JOURNAL, whole=flow)
 
 
 @flows.command()

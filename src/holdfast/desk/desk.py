@@ -66,7 +66,9 @@ class Desk(Protocol):
 
     # ── durable functions ────────────────────────────────────────────────────────────────────
 
-    async def flow(self, id: UUID) -> shapes.FlowView: ...
+    async def flow(self, id: UUID, after: int = -1, limit: int = 500) -> shapes.FlowView:
+        """What is recorded behind a position, and which children that asked for."""
+        ...
 
     async def graph(self, id: UUID, *, depth: int = DEPTH) -> FlowGraph:
         """It, what it called, what that called, and so on."""

@@ -5,11 +5,11 @@ from uuid import UUID
 
 from holdfast.desk.shapes import Shape, TaskView
 
-__all__ = ["DEEPEST", "DEPTH", "FlowEdge", "FlowGraph", "FlowNode", "grown"]
+__all__ = ["DEEPEST", "DEPTH", "MOST", "FlowEdge", "FlowGraph", "FlowNode", "grown"]
 
 DEPTH, DEEPEST = 10, 50
 _MOST_ASKED = 1000  # functions whose children are looked up
-_MOST = 10_000  # nodes
+MOST = 10_000  # nodes
 
 Children = Callable[[UUID], Awaitable[Sequence[TaskView]]]
 
@@ -48,7 +48,7 @@ async def grown(root: TaskView, children: Children, depth: int) -> FlowGraph:
                 continue
             asked += 1
             for child in await children(id):
-                if child.id not in tasks and len(tasks) >= _MOST:
+                if child.id not in tasks and len(tasks) >= MOST:
                     cut.add(id)
                     break
                 edges.append(FlowEdge(parent_id=id, child_id=child.id))

@@ -1,21 +1,22 @@
 """The desk over a store."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import Journal
+from holdfast.answers import Step
 from holdfast.desk.fleet import Fleet
-from holdfast.desk.graph import DEEPEST, DEPTH, FlowGraph, grown
+from holdfast.desk.graph import DEEPEST, DEPTH, MOST, FlowGraph, grown
 from holdfast.desk.limits import Limits
 from holdfast.desk.shapes import FlowEntry, FlowView, TaskView
 from holdfast.desk.tasks import Tasks
 from holdfast.desk.views import task_view
 from holdfast.errors import InvalidInput
 from holdfast.flow.checking import Run
-from holdfast.flow.entries import Asked, read
+from holdfast.flow.entries import Asked, Holder, read
 from holdfast.ids import derived_id
 from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Task
@@ -28,8 +29,9 @@ _PAGE = 1000
 class LocalDesk(Tasks, Fleet, Limits):
     """Keeps `holdfast.desk.desk.Desk`."""
 
-    async def flow(self, id: UUID) -> FlowView:
-        task, journal = await self._own(id), await self._store.journal(id)
+    async def flow(self, id: UUID, after: int = -1, limit: int = 500) -> FlowView:
+        task = await self._own(id)
+        page = await self._store.journal_page(id, after=after, limit=limit)
         return FlowView(
             task=task_view(task),
             journal=[
@@ -39,9 +41,10 @@ class LocalDesk(Tasks, Fleet, Limits):
                     name=step.name,
                     value=msgspec.Raw(self._redaction.hide(step.value or b"null")),
                 )
-                for step in journal.steps
+                for step in page.steps
             ],
-            children=await self._children(journal),
+            children=await self._children(page.steps),
+            next_after=page.next_after,
         )
 
     async def graph(self, id: UUID, *, depth: int = DEPTH) -> FlowGraph:
@@ -49,14 +52,23 @@ class LocalDesk(Tasks, Fleet, Limits):
             raise InvalidInput(f"depth must be from 1 to {DEEPEST}, got {depth}")
 
         async def below(id: UUID) -> list[TaskView]:
-            return await self._children(await self._store.journal(id))
+            found: dict[UUID, TaskView] = {}
+            after: int | None = -1
+            while after is not None and len(found) < MOST:
+                page = await self._store.journal_page(id, after=after, families=True)
+                found |= {child.id: child for child in await self._children(page.steps)}
+                after = page.next_after
+            return list(found.values())
 
         return await grown(task_view(await self._own(id)), below, depth)
 
-    async def _children(self, journal: Journal) -> list[TaskView]:
-        """What it asked for, in order, as far as the caller may see it."""
-        entries = map(read, journal.steps)
-        asked = list(dict.fromkeys(e.task for e in entries if isinstance(e, Asked) and e.task))
+    async def _children(self, steps: Sequence[Step]) -> list[TaskView]:
+        """What it asked for, in order, as far as the caller may see it. Of what somebody else had
+        asked for before, the entry behind the ask says which task that is."""
+        entries = map(read, steps)
+        asked = list(
+            dict.fromkeys(e.task for e in entries if isinstance(e, Asked | Holder) and e.task)
+        )
         found: dict[UUID, Task] = {}
         for start in range(0, len(asked), _PAGE):
             found |= await self._store.get_many(asked[start : start + _PAGE])

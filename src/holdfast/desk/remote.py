@@ -121,8 +121,9 @@ class RemoteDesk(RemoteOffice):
 
     # ── durable functions ────────────────────────────────────────────────────────────────────
 
-    async def flow(self, id: UUID) -> shapes.FlowView:
-        return await self._one("GET", f"/v1/flows/{id}", shapes.FlowView, of=UnknownTask([id]))
+    async def flow(self, id: UUID, after: int = -1, limit: int = 500) -> shapes.FlowView:
+        path, query = f"/v1/flows/{id}", {"after": after, "limit": limit}
+        return await self._one("GET", path, shapes.FlowView, query=query, of=UnknownTask([id]))
 
     async def graph(self, id: UUID, *, depth: int = DEPTH) -> FlowGraph:
         path, query = f"/v1/flows/{id}/graph", {"depth": depth}

@@ -309,11 +309,13 @@ class FlowEntry(Shape, frozen=True, kw_only=True):
 
 
 class FlowView(Shape, frozen=True, kw_only=True):
-    """A durable function: what is recorded of it, and its children."""
+    """A durable function: what is recorded of it, and the children that this asked for.
+    `next_after`: there may be more behind this position."""
 
     task: TaskView
     journal: list[FlowEntry]
     children: list[TaskView]
+    next_after: int | None = None
 
 
 class EventView(Shape, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from holdfast.answers import (
     Ending,
     Journal,
+    JournalPage,
     News,
     Orphans,
     Progress,
@@ -19,7 +20,7 @@ from holdfast.answers import (
     Written,
 )
 from holdfast.errors import InvalidInput, JournalConflict, LeaseLost, PayloadRefused, UnknownTask
-from holdfast.stores.base import failure_of
+from holdfast.stores.base import check_limit, failure_of
 from holdfast.stores.driver import Driver, DuplicateTask
 from holdfast.stores.prepared import accepted, by_itself, columns
 from holdfast.stores.producing import Producing
@@ -33,6 +34,7 @@ __all__ = ["Flows"]
 
 _MOST = MAX_SIZE + 128 * 1024  # bytes: a result, with names, and how a failure came about
 _PAGE = 250  # children, and signals, of one look: PostgreSQL sends less than a gigabyte at once
+_LARGE = 4 * 1024 * 1024  # bytes of values in a page of a journal, about
 _Steps = tuple[Lease, Sequence[Step]]
 _Verdict = tuple[bool, Sequence[int] | None]
 _HELD: _Verdict = (True, None)
@@ -243,6 +245,19 @@ class Flows(Producing):
             ages=[row[4] for row in rows],
             since=rows[0][5] if rows else None,
         )
+
+    async def journal_page(
+        self, task: UUID, *, after: int = -1, limit: int = 1000, families: bool = False
+    ) -> JournalPage:
+        check_limit(limit)
+        rows = await self._call(
+            "steps.page", id=task, after=after, most=limit, families=families, bytes=_LARGE
+        )
+        steps = [
+            Step(position=p, kind=kind, name=name, value=value) for p, kind, name, value in rows
+        ]
+        is_cut = len(steps) == limit or sum(len(s.value or b"") for s in steps) >= _LARGE
+        return JournalPage(steps=steps, next_after=steps[-1].position if is_cut else None)
 
     async def payload(self, task: UUID) -> bytes:
         found: bytes | None = await self._value("payload", id=task)

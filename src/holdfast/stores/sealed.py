@@ -7,7 +7,17 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.answers import ClaimAnswer, Ending, Journal, News, Progress, Signal, Step, Written
+from holdfast.answers import (
+    ClaimAnswer,
+    Ending,
+    Journal,
+    JournalPage,
+    News,
+    Progress,
+    Signal,
+    Step,
+    Written,
+)
 from holdfast.errors import Sealed
 from holdfast.sealing import KeyRing
 from holdfast.store import Prepared, Store
@@ -118,6 +128,12 @@ class _SealedStore:
     async def journal(self, task: UUID) -> Journal:
         journal = await self._inner.journal(task)
         return replace(journal, steps=[self._open_step(task, step) for step in journal.steps])
+
+    async def journal_page(
+        self, task: UUID, *, after: int = -1, limit: int = 1000, families: bool = False
+    ) -> JournalPage:
+        page = await self._inner.journal_page(task, after=after, limit=limit, families=families)
+        return replace(page, steps=[self._open_step(task, step) for step in page.steps])
 
     async def news(
         self, task: UUID, children: Sequence[UUID], *, signals: Sequence[str] = ()

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from holdfast.desk.graph import DEEPEST, DEPTH, FlowGraph
 from holdfast.desk.shapes import FlowView
+from holdfast.http.fields import Limit
 from holdfast.http.problems import Problem
 from holdfast.http.rendering import json
 from holdfast.http.routing import Ask, Routes
@@ -33,10 +34,23 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     depth: Annotated[int, Meta(ge=1, le=DEEPEST, description="How many levels.")] = DEPTH
 
 
-@routes.get("/v1/flows/{task_id}", scope="tasks:payload", answers={200: FlowView}, errors=(409,))
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    after: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="Behind this position.")] = -1
+    limit: Limit = 500
+
+
+@routes.get(
+    "/v1/flows/{task_id}",
+    scope="tasks:payload",
+    query=Part,
+    answers={200: FlowView},
+    errors=(409,),
+)
 async def show_flow(ask: Ask) -> Response:
-    """Its journal and its children."""
-    return json(await ask.desk.flow(ask.path["task_id"]))
+    """What is recorded of it, in order, and the children that this asked for. Go on with
+    `after=` the `next_after` of the answer, until that is null."""
+    part: Part = ask.query
+    return json(await ask.desk.flow(ask.path["task_id"], part.after, part.limit))
 
 
 @routes.get(

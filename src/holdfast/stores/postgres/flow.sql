@@ -57,6 +57,22 @@ from holdfast.step s
 where s.id = :id
 order by s.position
 
+-- A part of it, whose values are not much larger than `bytes`: at least one entry.
+-- name: steps.page
+with page as (
+  select s.position, coalesce(octet_length(s.value), 0) as size
+  from holdfast.step s
+  where s.id = :id and s.position > :after and (not :families or s.kind in ('child', 'holder'))
+  order by s.position
+  limit :most
+),
+cut as (select p.position, sum(p.size) over (order by p.position) - p.size as before from page p)
+select s.position, s.kind, s.name, s.value
+from cut c
+join holdfast.step s on s.id = :id and s.position = c.position
+where c.before < :bytes
+order by s.position
+
 -- What has come for a function that is in somebody's memory, as of one moment.
 -- name: news
 select w.seqs, s.signals, s.names, s.payloads, o.ids, o.states, o.results, o.types, o.errors, o.details

@@ -81,6 +81,22 @@ from step s
 where s.id = :id
 order by s.position
 
+-- A part of it, whose values are not much larger than `bytes`: at least one entry.
+-- name: steps.page
+with page as (
+  select s.position, coalesce(length(s.value), 0) as size
+  from step s
+  where s.id = :id and s.position > :after and (not :families or s.kind in ('child', 'holder'))
+  order by s.position
+  limit :most
+),
+cut as (select p.position, sum(p.size) over (order by p.position) - p.size as before from page p)
+select s.position, s.kind, s.name, s.value
+from cut c
+join step s on s.id = :id and s.position = c.position
+where c.before < :bytes
+order by s.position
+
 -- name: news.signals
 select s.seq
 from signal s

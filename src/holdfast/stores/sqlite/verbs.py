@@ -123,6 +123,7 @@ VERBS: dict[str, Verb] = {
     "news": _procedure(flow.news, writes=False),
     "past": _for_each_id("past"),
     "steps": _statement("steps"),
+    "steps.page": _statement("steps.page", page=True),
     "saved": _statement("saved"),
     "send_signal": _procedure(flow.send_signal),
     "wake_up": _procedure(later.wake_up),
