@@ -69,6 +69,11 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
         return self.idempotent or self.idempotency_key_func is not None
 
     @property
+    def shares(self) -> bool:
+        """Several may wait for the end of one task."""
+        return self.runs_once or self.cached is not None
+
+    @property
     def limit(self) -> Limit | None:
         """With a concurrency key, `max_concurrent` counts for each of its values."""
         keyed = self.concurrency_key is not None

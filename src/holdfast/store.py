@@ -199,6 +199,12 @@ class Flows(Protocol):
         completed a wait, by both sides; a sweep calls it for all."""
         ...
 
+    async def wake_watchers(self, ended: Sequence[UUID]) -> list[UUID]:
+        """Move those on who watched these that have ended, as far as that completes what they wait
+        for; answers who watches them. Called by whoever ended what others may share; a sweep
+        does it for all."""
+        ...
+
     async def orphans(
         self, after: UUID | None = None, *, quiet: timedelta, batch: int = 500
     ) -> Orphans:

@@ -70,13 +70,19 @@ def anew(payload: bytes) -> Settlement:
 
 
 def waiting(
-    timer: float | None = None, *, wakes: int = 1, seen: Sequence[int] = (), reason: str = "child"
+    timer: float | None = None,
+    *,
+    wakes: int = 1,
+    watched: Sequence[UUID] = (),
+    seen: Sequence[int] = (),
+    reason: str = "child",
 ) -> Settlement:
     return Settlement(
         verdict=Verdict.WAITING,
         delay=None if timer is None else seconds(timer),
         refund=True,
         wakes=wakes,
+        watched=tuple(watched),
         seen=tuple(seen),
         reason=reason,
     )

@@ -358,3 +358,66 @@ async def test_an_end_stays_for_all_who_wait_for_it(
         await waits(bench, task)
         gate.set()
         assert await task.result(timeout=30) == [10, 10, 40]
+
+
+@pytest.mark.parametrize("ends", ["done", "failed", "cancelled"])
+async def test_who_was_put_down_hears_at_once_how_what_another_had_asked_for_has_ended(
+    bench: Bench, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a look by the clock: the sweep comes once a minute."""
+    monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 0.0)
+    monkeypatch.setattr("holdfast.flow.arrivals._STRANGER", 3600.0)
+    go = asyncio.Event()
+
+    @bench.app.durable(name="rate", idempotent=True, retry_policy=ONCE)
+    async def rate(day: int) -> int:
+        await go.wait()
+        if ends == "failed":
+            raise ValueError("closed today")
+        return 10 * day
+
+    @bench.app.durable(name="parent", retry_policy=ONCE)
+    async def parent(days: list[int]) -> list[int]:
+        return await rate.map(days)
+
+    async with bench.worker():
+        whole = await bench.app.dispatch(rate, 1)
+        waiting = [await bench.app.dispatch(parent, [1, 1]) for _ in range(5)]
+        for task in waiting:
+            await waits(bench, task)
+        if ends == "cancelled":
+            await bench.app.cancel(whole)
+        else:
+            go.set()
+        for task in waiting:
+            if ends == "done":
+                assert await task.result(timeout=30) == [10, 10]
+            else:
+                with pytest.raises(TaskFailed, match=r"closed|cancelled"):
+                    await task.result(timeout=30)
+    assert number_of(bench, "rate") == 1
+
+
+async def test_who_shares_by_a_key_given_by_hand_looks_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is told to nobody: most functions are shared by nobody."""
+    monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 0.0)
+    monkeypatch.setattr("holdfast.flow.arrivals._STRANGER", 0.5)
+    go = asyncio.Event()
+
+    @bench.app.durable(name="rate")
+    async def rate() -> int:
+        await go.wait()
+        return 10
+
+    @bench.app.durable(name="parent")
+    async def parent() -> int:
+        return await rate.options(idempotency_key="one")()
+
+    async with bench.worker():
+        await bench.app.dispatch(rate.options(idempotency_key="one"))
+        task = await bench.app.dispatch(parent)
+        await waits(bench, task)
+        go.set()
+        assert await task.result(timeout=30) == 10

@@ -10,6 +10,7 @@ from tests.sqlite.acts import peek
 
 PLANS = {
     "wake.all_come": ("SEARCH l USING PRIMARY KEY (id=?)", "SCAN l"),
+    "watchers": ("INDEX later_watcher", "USING PRIMARY KEY"),
     "cleanup.ended": ("outcome_ended (finished_at<?)", "SCAN o"),
     "cleanup.failed": ("outcome_failed (finished_at<?)", "SCAN o"),
     "nudge.keys": ("nudge_order (pool=?)", "TEMP B-TREE"),

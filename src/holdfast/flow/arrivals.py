@@ -28,7 +28,7 @@ _FIRST_LOOK, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two looks, where no hi
 _LARGEST_BATCH = 512 * 1024  # bytes of results that are recorded in one entry
 _ONE_BY_ONE = 100  # moments: each takes a turn of every branch, and an entry
 _MOMENT = 0.001  # seconds that sleeps which end together may be apart
-_STRANGER = 5.0  # seconds between two looks at a task that is not our child: it wakes nobody
+_STRANGER = 5.0  # seconds between two looks at a task that shares its end by a key given by hand
 
 
 class Arrivals:
@@ -279,12 +279,18 @@ class Arrivals:
         if self.has_come() or self._open.keys() - looked_at:
             return None
         asks = list(self._open.values())
-        own = {ask.task for ask in asks if ask.is_own}
-        if any(ask.task not in own for ask in asks if not ask.is_own):
+        own = {ask.task for ask in asks if ask.is_own} | self.told.keys()
+        strangers = [ask for ask in asks if not ask.is_own and ask.task and ask.task not in own]
+        if any(ask.untold for ask in strangers):
             due_at = min(due_at, self._loop.time() + _STRANGER)
         left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
-        wakes = self._wakes(asks)
-        return Waiting(timer=left, wakes=wakes, seen=tuple(self.seen), reason=_reason(asks))
+        return Waiting(
+            timer=left,
+            wakes=self._wakes(asks),
+            watched=tuple({ask.task: None for ask in strangers if ask.task}),
+            seen=tuple(self.seen),
+            reason=_reason(asks),
+        )
 
     def _wakes(self, asks: Sequence[Ask]) -> int:
         """How many ends a function waits for: of a join, all; of anything else, the first."""

@@ -135,6 +135,7 @@ class Asking(Flow):
         draft = call.draft(self.context.claimed)
         ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
         ask.draft = draft
+        ask.untold = draft.key is not None and not call.function.traits.shares
         return ask
 
     def _end_of(self, ask: Ask, call: Call[Any], one: One) -> Any:

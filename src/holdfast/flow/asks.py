@@ -32,6 +32,7 @@ class Ask(asyncio.Future[One]):
         self.may_be_lost = False  # asked for again, its child is the same
         self.task: UUID | None = None
         self.is_own = True  # its task is our child, whose end wakes us
+        self.untold = False  # nobody tells of the end of its task, where that is not our child
         self.unsure = False  # whether its task is ours is not known yet
         self.again = False  # it was given up, or failed in a former life: it goes on
         self.reborn = False  # so in a new life, where also what failed runs again

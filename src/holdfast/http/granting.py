@@ -201,6 +201,9 @@ class Granting:
         client.tell([Hint("work", held.queue)])  # it made room, or comes again
         if held.parent and what.verdict.final:
             client.tell([Hint("wake", str(held.parent))])
+        if what.verdict.final:  # its function is not known here: perhaps others wait for it, too
+            watchers = await client.store.wake_watchers([held.task])
+            client.tell(Hint("wake", str(task)) for task in watchers)
         return what
 
     async def ended(self, held: HeldLease, what: Settlement) -> str:

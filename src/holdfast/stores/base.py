@@ -46,6 +46,12 @@ class Base:
         rows = await self._call(verb, **parameters)
         return rows[0][0] if rows else None
 
+    async def wake_watchers(self, ended: Sequence[UUID]) -> list[UUID]:
+        found = self._uuids(row[0] for row in await self._call("watchers", ids=sorted(ended)))
+        for start in range(0, len(found), _LONGEST_PAGE):
+            await self._call("wake_up", ids=sorted(found[start : start + _LONGEST_PAGE]))
+        return found
+
     def _uuids(self, values: Iterable[Any] | None) -> list[UUID]:
         return [self._driver.uuid(value) for value in values or ()]
 

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.tasks.lifecycle import Settlement, Verdict
+from holdfast.tasks.payload import encode
 from holdfast.tasks.task import Lease
 
 __all__ = ["asked", "begun_anew", "left_out", "waiting"]
@@ -60,6 +61,7 @@ def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:
         "refunds": [s.refund for _, s in settlements],
         "alones": [s.alone for _, s in settlements],
         "wakes": [s.wakes for _, s in settlements],
+        "watched": [_json(s.watched) for _, s in settlements],
         "reasons": [s.reason for _, s in settlements],
         "error_types": [s.failure and s.failure.type for _, s in settlements],
         "errors": [s.failure and s.failure.message for _, s in settlements],
@@ -69,7 +71,11 @@ def _columns(settlements: Sequence[tuple[Lease, Settlement]]) -> dict[str, Any]:
     }
 
 
+def _json(ids: Sequence[UUID]) -> str | None:
+    return encode([id.hex for id in ids]).decode() if ids else None
+
+
 _REST = (
-    "verdicts", "delays", "refunds", "alones", "wakes", "reasons",
+    "verdicts", "delays", "refunds", "alones", "wakes", "watched", "reasons",
     "error_types", "errors", "details", "seen_ids", "seen",
 )  # fmt: skip

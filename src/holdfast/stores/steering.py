@@ -99,7 +99,10 @@ class Steering(Base):
         )
         if parents:
             await self._call("wake_up", ids=sorted(set(self._uuids(parents))))
-        return self._uuids(withdrawn)
+        ended = self._uuids(withdrawn)
+        if ended:
+            await self.wake_watchers(ended)
+        return ended
 
 
 def _bounded(tasks: Sequence[UUID]) -> list[UUID]:

@@ -49,6 +49,8 @@ class Upkeep(Working):
             for lease, row in lapsed
             if lease.task in states
         ]
+        if over := [one.lease.task for one in taken if one.status is TaskStatus.FAILED]:
+            await self.wake_watchers(over)
         if taken:  # a crash before this costs the number, never a task
             await self._call("add_recovered", count=len(taken))
         return taken
@@ -63,8 +65,10 @@ class Upkeep(Working):
     async def expire(self, batch: int = 500) -> list[Expired]:
         ((ids, types, queues, parents),) = await self._call("expire", batch=batch)
         await self._wake(self._uuids(parents))
-        ended = zip(self._uuids(ids), types or (), queues or (), strict=True)
-        return [Expired(*one) for one in ended]
+        ended = self._uuids(ids)
+        if ended:
+            await self.wake_watchers(ended)
+        return [Expired(*one) for one in zip(ended, types or (), queues or (), strict=True)]
 
     async def sweep_wakes(self, batch: int = 500) -> int:
         moved: int = await self._value("sweep_wakes", batch=batch)

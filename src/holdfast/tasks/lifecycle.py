@@ -15,6 +15,7 @@ know at that moment (tries left, cancel asked for, expired) and ends the task by
 from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
+from uuid import UUID
 
 import msgspec
 
@@ -108,11 +109,13 @@ class HandedBack(msgspec.Struct, frozen=True):
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """A durable function put down until `wakes` things that it waits for have come, or the timer.
 
+    `watched` are tasks that are not its children, and count like these once they have ended.
     `seen` are the wakes that this attempt has read: only those are forgotten.
     """
 
     timer: timedelta | None = None
     wakes: int = 1
+    watched: tuple[UUID, ...] = ()
     seen: tuple[int, ...] = ()
     reason: str = "waiting"
 
@@ -151,6 +154,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     refund: bool = False
     alone: bool = False
     wakes: int = 1
+    watched: tuple[UUID, ...] = ()
     seen: tuple[int, ...] = ()
     reason: str | None = None
     payload: bytes | None = None  # snoozed: of the new run that begins, with an empty journal
@@ -229,6 +233,7 @@ def _wish(facts: Facts, outcome: Outcome, roll: float) -> Settlement:
                 delay=outcome.timer,
                 refund=True,
                 wakes=outcome.wakes,
+                watched=outcome.watched,
                 seen=outcome.seen,
                 reason=outcome.reason,
             )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import Any
@@ -105,6 +105,7 @@ class Worker:
         self._functions, self._serving = functions, serving
         self._known: Any = None
         self._named: tuple[str, ...] = ()
+        self._shared: frozenset[str] = frozenset()  # functions for whose end others may wait
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(settings.polling)
         self.vitals = Vitals(clock, self._loop, settings.polling.most)
@@ -314,10 +315,14 @@ class Worker:
 
     def _types(self) -> tuple[str, ...]:
         """Of all functions that are known by now."""
+        self._look_at_functions()
+        return self._named
+
+    def _look_at_functions(self) -> None:
         if (known := self._functions()) is not self._known:
             self._known = known
             self._named = tuple(sorted(f"{t}@{v}" if v else t for t, v in known))
-        return self._named
+            self._shared = frozenset(t for (t, _), f in known.items() if f.traits.shares)
 
     def _any_fenced(self) -> bool:
         return any(function.traits.fenced for function in self._functions().values())
@@ -334,6 +339,9 @@ class Worker:
             self._looking.look_again()  # it may be due before the next look
         if rest:
             self._tell_families(rest)
+        self._look_at_functions()
+        if self._shared:
+            self._tell_watchers(batch)
         limited = self._claiming.limited
         back = {e.task.lane.queue for e in rest if e.settlement.verdict is Verdict.HANDED_BACK}
         room = {e.task.lane.queue for e in batch if e.task.lane in limited} if limited else set()
@@ -351,9 +359,28 @@ class Worker:
         if told := elsewhere | waiting:  # what it waits for may have come in the same moment
             self._notifier.tell(Hint("wake", str(task)) for task in told)
         for orphans, left in orphans_of(batch):
-            cancelling = self._loop.create_task(self._cancel(orphans, left=left))
-            self._chores.add(cancelling)
-            cancelling.add_done_callback(self._chores.discard)
+            self._do(self._cancel(orphans, left=left))
+
+    def _tell_watchers(self, batch: Sequence[Ended]) -> None:
+        ended = [e for e in batch if e.task.lane.type in self._shared]
+        if over := [e.task.lease.task for e in ended if e.settlement.verdict.final]:
+            self._do(self._wake_watchers(over))
+
+    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Before the worker ends, if nothing crashes."""
+        doing = self._loop.create_task(chore)
+        self._chores.add(doing)
+        doing.add_done_callback(self._chores.discard)
+
+    async def _wake_watchers(self, ended: Sequence[UUID]) -> None:
+        try:
+            watchers = await self._store.wake_watchers(ended)
+        except StoreError as error:
+            logger.warning("who waits for %d tasks hears of it later: %s", len(ended), error)
+            return
+        if watchers:
+            self._looking.look_now()
+        self._notifier.tell(Hint("wake", str(task)) for task in watchers)
 
     async def _cancel(self, tasks: Sequence[UUID], *, left: bool) -> None:
         for start in range(0, len(tasks), _MOST_CANCELLED):

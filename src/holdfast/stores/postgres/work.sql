@@ -87,7 +87,7 @@ from holdfast.renew(:ids, :grants, :lease)
 select whole, accepted, states, parents
 from holdfast.settle(
   :ids::uuid[], :grants::uuid[], :verdicts::text[], :delays::float8[], :refunds::boolean[],
-  :alones::boolean[], :wakes::int[], :reasons::text[], :results::bytea[], :error_types::text[],
+  :alones::boolean[], :wakes::int[], :watched::text[], :reasons::text[], :results::bytea[], :error_types::text[],
   :errors::text[], :details::bytea[], :seen_ids::uuid[], :seen::bigint[], :by::text,
   :lapsed_only::boolean, :default_tries::int
 )

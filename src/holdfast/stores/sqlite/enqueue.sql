@@ -69,8 +69,8 @@ values (
 )
 
 -- name: later.add
-insert into later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes)
-values (:id, :run_at, :lane, :fence, :np, :tries, :alone, :child, :key, :waiting, :wakes)
+insert into later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes, watched)
+values (:id, :run_at, :lane, :fence, :np, :tries, :alone, :child, :key, :waiting, :wakes, :watched)
 
 -- name: blocked.add
 insert into blocked (pool, key, np, seq, id, lane, fence, tries, alone, child)

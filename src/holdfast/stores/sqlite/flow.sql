@@ -148,8 +148,21 @@ where l.id = :id
   and l.waiting is not null
   and (
     l.wakes < 1000000000 and exists (select 1 from wake w where w.id = l.id and w.urgent)
-    or l.wakes <= (select count(*) from wake w where w.id = l.id)
+    or exists (
+      select 1 from json_each(l.watched) a join outcome o on o.id = unhex(a.value) where o.state <> 'done'
+    )
+    or l.wakes <= (
+      (select count(*) from wake w where w.id = l.id)
+      + (select count(*) from json_each(l.watched) a join outcome o on o.id = unhex(a.value))
+    )
   )
+
+-- Who was put down, and waits for one of these that is not its child.
+-- name: watchers
+select y.id
+from later y
+where y.watched is not null
+  and exists (select 1 from json_each(y.watched) a where a.value in (select b.value from json_each(:ids) b))
 
 -- From one who was woken to the next, however many wakes they have and however many wait.
 -- name: wake.all_come
@@ -159,14 +172,23 @@ with recursive woken (id) as (
   select (select min(w.id) from wake w where w.id > x.id)
   from woken x
   where x.id is not null
+),
+watching (id) as (
+  select y.id from later y where y.watched is not null
 )
 select l.id
-from woken x
+from (select x.id from woken x union select x.id from watching x) x
 cross join later l on l.id = x.id
 where l.waiting is not null
   and (                                    -- joins that are not complete must hide nobody
     l.wakes < 1000000000 and exists (select 1 from wake w where w.id = l.id and w.urgent)
-    or l.wakes <= (select count(*) from wake w where w.id = l.id)
+    or exists (
+      select 1 from json_each(l.watched) a join outcome o on o.id = unhex(a.value) where o.state <> 'done'
+    )
+    or l.wakes <= (
+      (select count(*) from wake w where w.id = l.id)
+      + (select count(*) from json_each(l.watched) a join outcome o on o.id = unhex(a.value))
+    )
   )
 limit :batch
 

@@ -127,6 +127,7 @@ VERBS: dict[str, Verb] = {
     "saved": _statement("saved"),
     "send_signal": _procedure(flow.send_signal),
     "wake_up": _procedure(later.wake_up),
+    "watchers": _procedure(later.watchers, writes=False),
     "orphans": _statement("orphans"),
     "roots": _for_each_id("roots"),
     # upkeep

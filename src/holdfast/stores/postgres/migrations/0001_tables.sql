@@ -187,10 +187,13 @@ create table holdfast.later (
   key text,
   waiting text,                            -- why a durable function was put down; null: delayed or to be retried
   wakes int not null default 1,
+  watched uuid[],                          -- tasks that are not its children, and count as wakes once they have ended
   parts jsonb
 );
 create index later_due on holdfast.later (run_at);
 create index later_waiting on holdfast.later (id) where waiting is not null;
+create index later_watcher on holdfast.later (id) where watched is not null;
+create index later_watching on holdfast.later using gin (watched) where watched is not null;
 create index later_child on holdfast.later (id) where child;
 
 create table holdfast.blocked (

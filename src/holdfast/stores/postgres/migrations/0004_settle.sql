@@ -98,6 +98,7 @@ create function holdfast.settle(
   refunds boolean[],
   alones boolean[],
   wakes int[],
+  watched text[],                          -- each a list of ids, as JSON
   reasons text[],
   results bytea[],
   error_types text[],
@@ -212,11 +213,11 @@ begin
   ), told as (
     select
       g.*, v.verdict, v.delay, coalesce(v.refund, false) as refund, coalesce(v.lonely, false) as lonely,
-      v.wakes, v.reason, v.result, v.error_type, v.error, v.detail
+      v.wakes, v.watched, v.reason, v.result, v.error_type, v.error, v.detail
     from gone g
-    join unnest(verdicts, delays, refunds, alones, wakes, reasons, results, error_types, errors, details)
+    join unnest(verdicts, delays, refunds, alones, wakes, watched, reasons, results, error_types, errors, details)
       with ordinality
-      as v (verdict, delay, refund, lonely, wakes, reason, result, error_type, error, detail, n)
+      as v (verdict, delay, refund, lonely, wakes, watched, reason, result, error_type, error, detail, n)
       on v.n = g.n
   ), judged as materialized (
     select
@@ -257,7 +258,7 @@ begin
     from judged j
     where j.ends_as is null
   ), postponed as (
-    insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes)
+    insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key, waiting, wakes, watched)
     select
       j.id,
       case
@@ -266,7 +267,10 @@ begin
       end,
       j.lane, j.fence, j.np, j.charged, j.stays_alone, j.child, j.key,
       case when j.verdict = 'waiting' then coalesce(j.reason, 'waiting') end,
-      coalesce(j.wakes, 1)
+      coalesce(j.wakes, 1),
+      case when j.watched is not null then
+        array(select x.id::uuid from json_array_elements_text(j.watched::json) as x (id))
+      end
     from judged j
     where j.ends_as is null and j.verdict in ('retry', 'snoozed', 'waiting')
   ), returned as (
@@ -809,7 +813,7 @@ begin
   into whole, accepted, states, parents
   from holdfast.settle(
     ids => array[p_id], grants => array[p_grant], verdicts => array['snoozed'], delays => array[0::float8],
-    refunds => array[true], alones => null, wakes => null, reasons => null, results => null,
+    refunds => array[true], alones => null, wakes => null, watched => null, reasons => null, results => null,
     error_types => null, errors => null, details => null, seen_ids => null, seen => null,
     p_by => 'holder', lapsed_only => false, default_tries => p_default_tries
   ) s;

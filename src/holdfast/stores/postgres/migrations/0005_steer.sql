@@ -386,7 +386,11 @@ begin
   where l.id = any (held)
     and (
       l.wakes < 1000000000 and exists (select from holdfast.wake w where w.id = l.id and w.urgent)
-      or l.wakes <= (select count(*) from holdfast.wake w where w.id = l.id)
+      or exists (select from holdfast.outcome o where o.id = any (l.watched) and o.state <> 'done')
+      or l.wakes <= (
+        (select count(*) from holdfast.wake w where w.id = l.id)
+        + (select count(*) from holdfast.outcome o where o.id = any (l.watched))
+      )
     );
   if held is null then
     return 0;
@@ -409,12 +413,20 @@ as $$
   select holdfast.wake_up(
     array(
       select l.id
-      from (select distinct x.id from holdfast.wake x) w
+      from (
+        select x.id from holdfast.wake x
+        union
+        select y.id from holdfast.later y where y.watched is not null
+      ) w
       join holdfast.later l on l.id = any (array[w.id])
       where l.waiting is not null
         and (                              -- joins that are not complete must hide nobody
           l.wakes < 1000000000 and exists (select from holdfast.wake w where w.id = l.id and w.urgent)
-          or l.wakes <= (select count(*) from holdfast.wake w where w.id = l.id)
+          or exists (select from holdfast.outcome o where o.id = any (l.watched) and o.state <> 'done')
+          or l.wakes <= (
+            (select count(*) from holdfast.wake w where w.id = l.id)
+            + (select count(*) from holdfast.outcome o where o.id = any (l.watched))
+          )
         )
       limit p_batch
     )

@@ -177,10 +177,12 @@ create table later (
   child integer not null,
   key text,
   waiting text,                            -- why a durable function was put down; null: delayed or to be retried
-  wakes integer not null default 1
+  wakes integer not null default 1,
+  watched text                             -- tasks that are not its children, and count as wakes once they have ended: JSON
 ) strict, without rowid;
 create index later_due on later (run_at);
 create index later_waiting on later (id) where waiting is not null;
+create index later_watcher on later (id) where watched is not null;
 create index later_child on later (id) where child;
 
 create table blocked (

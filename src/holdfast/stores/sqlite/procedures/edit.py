@@ -131,6 +131,7 @@ def _wait(
         key=old.key,
         waiting=None,
         wakes=1,
+        watched=None,
     )
 
 

@@ -145,6 +145,7 @@ def _place(s: Session, asked: dict[str, Any]) -> None:
         key=[row[4] for row in later],
         waiting=None,
         wakes=1,
+        watched=None,
         **begun,
     )
     free = [row for row in at_once if row[4] is None]

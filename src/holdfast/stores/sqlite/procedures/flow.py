@@ -255,9 +255,10 @@ def news(
 def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes, default_tries: int) -> Answer:
     """A function that goes on as a new one: other arguments, an empty journal, and all its tries.
     In one with the settle that ends its last run: nobody ever finds the one without the other."""
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("alones", "wakes", "reasons", "error_types", "errors", "details", "seen_ids", "seen")
-    )
+    rest = (
+        "alones", "wakes", "watched", "reasons", "error_types", "errors", "details",
+        "seen_ids", "seen",
+    )  # fmt: skip
     answer = settle(
         s,
         ids=[id],
@@ -269,7 +270,7 @@ def restart(s: Session, *, id: UUID, grant: UUID, payload: bytes, default_tries:
         by="holder",
         lapsed_only=False,
         default_tries=default_tries,
-        **nothing,
+        **dict.fromkeys(rest),
     )
     if answer[0][2] == ["snoozed"]:  # else its time was over, or somebody has cancelled it
         s.run("restart.task", id=id, payload=payload)

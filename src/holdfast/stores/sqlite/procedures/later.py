@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.stores.sqlite.procedures.endings import EXPIRED, end, wake
-from holdfast.stores.sqlite.session import Session, bytes_of
+from holdfast.stores.sqlite.session import Rows, Session, bytes_of, json
 
-__all__ = ["enter", "promote", "sweep_wakes", "wake_up"]
+__all__ = ["enter", "promote", "sweep_wakes", "wake_up", "watchers"]
 
 
 def promote(s: Session, *, batch: int) -> list[tuple[int]]:
@@ -20,6 +20,10 @@ def wake_up(s: Session, *, ids: list[UUID]) -> list[tuple[int]]:
     come = [id for (id,) in s.each("wake.come", id=bytes_of(ids))]
     enter(s, come)
     return [(len(come),)]
+
+
+def watchers(s: Session, *, ids: list[UUID]) -> Rows:
+    return s.rows("watchers", ids=json([id.hex for id in ids]))
 
 
 def sweep_wakes(s: Session, *, batch: int) -> list[tuple[int]]:

@@ -32,6 +32,7 @@ def settle(
     refunds: list[bool] | None,
     alones: list[bool] | None,
     wakes: list[int] | None,
+    watched: list[str | None] | None,
     reasons: list[str | None] | None,
     results: list[bytes | None],
     error_types: list[str | None] | None,
@@ -49,11 +50,11 @@ def settle(
     if verdicts is None:
         return _all_done(s, ids, grants, results, by)
     names = (
-        "id", "grant", "verdict", "delay", "refund", "lonely", "wakes", "reason", "result",
-        "error_type", "error", "detail",
+        "id", "grant", "verdict", "delay", "refund", "lonely", "wakes", "watched", "reason",
+        "result", "error_type", "error", "detail",
     )  # fmt: skip
     columns = (
-        ids, grants, verdicts, delays, refunds, alones, wakes, reasons, results,
+        ids, grants, verdicts, delays, refunds, alones, wakes, watched, reasons, results,
         error_types, errors, details,
     )  # fmt: skip
     asked = {

@@ -132,6 +132,7 @@ def _postpone(s: Session, judged: Sequence[Judged]) -> None:
             (j.wish["reason"] or "waiting") if j.verdict == "waiting" else None for j in judged
         ],
         wakes=[1 if j.wish["wakes"] is None else j.wish["wakes"] for j in judged],
+        watched=[j.wish["watched"] for j in judged],
     )
 
 

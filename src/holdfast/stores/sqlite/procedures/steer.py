@@ -101,6 +101,7 @@ def retry(s: Session, *, ids: list[UUID]) -> list[tuple[list[bytes]]]:
         alone=False,
         waiting=None,
         wakes=1,
+        watched=None,
     )
     early = [id for (id,) in s.each("retry.delayed", id=bytes_of(ids))]
     enter(s, early)
