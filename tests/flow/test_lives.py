@@ -46,7 +46,8 @@ async def test_a_new_life_that_stumbles_before_its_first_ask_still_gives_its_chi
         await until(is_over)
         assert await task.result(timeout=60) == "done"
     assert calls == ["child", "child"]
-    assert await bench.ends(task) == ["failed", "retry", "done"]
+    ends = [end for end in await bench.ends(task) if end != "waiting"]  # on a slow machine
+    assert ends == ["failed", "retry", "done"]
 
 
 async def test_a_child_has_its_tries_once_in_a_life_also_where_its_parent_is_lost(
