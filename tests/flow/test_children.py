@@ -425,3 +425,18 @@ async def test_a_task_knows_its_parent_and_the_root_of_its_family(bench: Bench) 
     assert {(root, field) for _, _, root, field in seen.values()} == {(task.id, str(task.id))}
     assert [seen[n][1] for n in (2, 1, 0)] == [seen[n][0] for n in (3, 2, 1)]
     assert seen[3][1] is None
+
+
+async def test_a_function_that_calls_itself_makes_room_for_the_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of its kind at a time may run, it would stay in memory for what cannot begin."""
+    monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 3600.0)
+
+    @bench.app.durable(name="down", max_concurrent=1)
+    async def down(level: int) -> int:
+        return level and 1 + await down(level - 1)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(down, 5)
+        assert await task.result(timeout=30) == 5

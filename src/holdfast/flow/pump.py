@@ -228,6 +228,8 @@ class Pump(Standing):
             # Alone, it is the only thing that can come, and nothing is written before it has.
             alone = len(self.open) == 1 and not self._branches
             starts_here = await self._children.record(others, self.loop.time(), alone=alone)
+            if any(map(self._stands_in_the_way, others)):
+                self._arrivals.patience = 0.0
             if starts_here and not self._told and self._arrivals.can_rest():
                 await self._linger()
         elif decides:
@@ -240,6 +242,11 @@ class Pump(Standing):
             ask.running = self.loop.create_task(self._run_step(ask), context=context)
             self._arrivals.under_way.add(ask.running)
             ask.running.add_done_callback(self._stepped)
+
+    def _stands_in_the_way(self, ask: Ask) -> bool:
+        """Whether the child may have to wait until our lease is gone."""
+        limited = self._host.function.traits.limit is not None
+        return limited and ask.draft is not None and ask.draft.type == self._host.function.name
 
     async def _linger(self) -> None:
         """A child that starts here may end at once: until then we do nothing, and are in nobody's
