@@ -149,7 +149,7 @@ async def test_one_call_cancels_a_bounded_number(store):
 
 
 async def _only_request(keeper, id) -> None:
-    await keeper.driver.call("request_cancel", ids=[id], left=False)
+    await keeper.driver.call("request_cancel", ids=[id], rule="asked")
 
 
 @pytest.mark.parametrize("want", [1, 5])

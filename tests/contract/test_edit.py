@@ -140,7 +140,7 @@ async def test_what_runs_waits_or_has_ended_is_left_alone(store, dump):
 
 async def test_what_is_asked_to_cancel_is_left_alone(store, keeper, dump):
     id = await put_one(store)
-    await keeper.driver.call("request_cancel", ids=[id], left=False)  # and not withdrawn yet
+    await keeper.driver.call("request_cancel", ids=[id], rule="asked")  # and not withdrawn yet
     before = await dump()
     assert await store.edit(id, Edit(delay=seconds(3600))) == "begun"
     assert await dump() == before

@@ -19,6 +19,7 @@ from tests.contract.acts import (
     put_one,
     snoozed,
     status_of,
+    waiting,
 )
 
 AT_ONCE = timedelta(0)
@@ -132,7 +133,7 @@ async def test_who_is_revived_while_it_is_cancelled_is_not_withdrawn(store, monk
         return await real(ids)
 
     monkeypatch.setattr(store, "_withdraw", withdraw)
-    await store.cancel([child], left=True)
+    await store.cancel([child, other], left=True)
     assert not (found := await store.get(child)).cancel_requested
     assert found.status is TaskStatus.PENDING
 
@@ -164,3 +165,57 @@ async def test_a_cancel_that_came_too_late_is_not_asked_for_again(store, monkeyp
     monkeypatch.setattr(store, "_withdraw", withdraw)
     await store.cancel([task])
     assert not (await store.get(task)).cancel_requested
+
+
+async def test_what_a_child_is_revived_for_is_not_cancelled_below_it(store, monkeypatch):
+    """Between the look for what is below and the request for that."""
+    parent = await put_one(store)
+    held = await claim_one(store)
+    (child,) = await put(store, 1, "job:child", parent=parent)
+    running = await claim_one(store)
+    (below,) = await put(store, 1, "job:below", parent=child)
+    (lowest,) = await put(store, 1, "job:lowest", parent=below)
+    await finish(store, running, waiting())
+    await finish(store, held, FAILED)
+    real = store._call
+
+    async def call(verb, **asked):
+        rows = await real(verb, **asked)
+        if verb == "open_descendants":
+            assert await store.retry([parent, child]) == {parent, child}
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_call", call)
+        await store.cancel([child], left=True)
+    for id in (below, lowest):
+        assert await status_of(store, id) is TaskStatus.PENDING
+        assert not (await store.get(id)).cancel_requested
+    await store.cancel([child])
+    for id in (below, lowest):
+        assert await status_of(store, id) is TaskStatus.CANCELLED
+
+
+async def test_what_is_below_a_task_that_runs_is_cancelled_with_it(store):
+    """Its parent has not ended: it was only asked to."""
+    parent = await put_one(store)
+    held = await claim_one(store)
+    (child,) = await put(store, 1, "job:child", parent=parent)
+    (below,) = await put(store, 1, "job:below", parent=child)
+    await store.cancel([parent])
+    for id in (child, below):
+        assert await status_of(store, id) is TaskStatus.CANCELLED
+    await finish(store, held, CANCELLED)
+
+
+async def test_what_expired_and_was_taken_up_again_keeps_its_children(store, clock):
+    """Its children are cancelled by whoever found that it had expired, which may come late."""
+    parent = await put_one(store, expires=timedelta(seconds=30))
+    held = await claim_one(store)
+    (child,) = await put(store, 1, "job:child", parent=parent)
+    await finish(store, held, waiting())
+    await clock.advance(31)
+    (expired,) = await store.expire()
+    assert await store.retry([parent])
+    await store.cancel_below([expired.task])
+    assert await status_of(store, child) is TaskStatus.PENDING

@@ -14,7 +14,7 @@ async def test_a_retry_waits_for_a_cancel_of_what_the_parent_left(store, keeper)
     (child,) = await put(store, 1, "job:child", parent=parent)
     await finish(store, held, FAILED)
     async with keeper.transaction(keep=True) as conn:
-        await keeper.driver.call_on(conn, "request_cancel", ids=[child], left=True)
+        await keeper.driver.call_on(conn, "request_cancel", ids=[child], rule="left")
         retrying = asyncio.create_task(store.retry([parent]))
         await asyncio.sleep(0.2)
         assert not retrying.done()

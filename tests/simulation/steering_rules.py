@@ -14,11 +14,13 @@ def request_cancel(ledger: Ledger, step: Step) -> None:
     if step.changed:
         ledger.fail("a request moved something", step, *step.changed)
     answer = {raw(id): state for id, state in step.answer}
+    is_asked = step.asked["rule"] == "asked"  # else only where its parent has ended, or ends
     for id in (id.bytes for id in step.asked["ids"]):
         stand = ledger.stands.get(id)
-        if (id in answer) != (stand is not None):
+        is_known = stand is not None
+        if (id in answer) > is_known or (is_asked and is_known > (id in answer)):
             ledger.fail("knows a task that is not there, or the other way round", step, id)
-        if stand is None:
+        if stand is None or id not in answer:
             continue
         if answer[id] != stand.state:
             ledger.fail(f"answered {answer[id]}", step, id)

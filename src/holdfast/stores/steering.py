@@ -1,7 +1,7 @@
 """What an operator does: cancel, retry, discard, pause, limit; and what functions declare."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -22,7 +22,7 @@ class Steering(Base):
 
     async def cancel(self, tasks: Sequence[UUID], *, left: bool = False) -> dict[UUID, Cancelling]:
         ids = _bounded(tasks)
-        states, withdrawn = await self._cancel(ids, left=left)
+        states, withdrawn = await self._cancel(ids, "left" if left else "asked")
         # Looked for once the request stands: whoever makes more children now hears of it.
         await self.cancel_below(ids, left=left)
         return {id: _answer(id, states, withdrawn) for id in ids}
@@ -31,13 +31,14 @@ class Steering(Base):
         rows = await self._call("open_descendants", ids=_bounded(tasks), left=left)
         below = [self._driver.uuid(id) for (id,) in rows]
         for start in range(0, len(below), MOST_AT_ONCE):
-            await self._cancel(sorted(below[start : start + MOST_AT_ONCE]))
+            await self._cancel(sorted(below[start : start + MOST_AT_ONCE]), "below")
 
     async def _cancel(
-        self, ids: list[UUID], *, left: bool = False
+        self, ids: list[UUID], rule: Literal["asked", "left", "below"]
     ) -> tuple[dict[UUID, str | None], set[UUID]]:
+        """`left`: only those whose parents have ended; `below`: or are being cancelled."""
         # The request is committed first: nothing can slip through between it and the withdrawal.
-        rows = await self._call("request_cancel", ids=ids, left=left)
+        rows = await self._call("request_cancel", ids=ids, rule=rule)
         states = {self._driver.uuid(id): state for id, state in rows}
         open_ids = [id for id, state in states.items() if state is None]
         withdrawn = set(await self._withdraw(open_ids)) if open_ids else set()

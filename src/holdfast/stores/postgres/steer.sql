@@ -1,6 +1,6 @@
 -- name: request_cancel
 select id, state
-from holdfast.request_cancel(:ids, :left)
+from holdfast.request_cancel(:ids, :rule)
 
 -- name: ended_as
 select o.id, o.state

@@ -1,9 +1,11 @@
 -- name: cancel.state
-select t.id, o.state
+select
+  t.id, o.state, t.parent,
+  exists (select 1 from outcome p where p.id = t.parent),
+  exists (select 1 from task p where p.id = t.parent and p.cancel_requested)
 from task t
 left join outcome o on o.id = t.id
 where t.id = :id
-  and (not :left or exists (select 1 from outcome p where p.id = t.parent))
 
 -- name: cancel.mark
 update task

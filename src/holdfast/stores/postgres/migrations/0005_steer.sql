@@ -26,9 +26,8 @@ begin
 
   with asked as materialized (
     select t.id
-    from unnest(ids) as a (id)
-    join holdfast.task t on t.id = any (array[a.id])
-    where t.cancel_requested or p_state <> 'cancelled'
+    from holdfast.task t
+    where t.id = any (ids) and (t.cancel_requested or p_state <> 'cancelled')
     order by t.id
   ), gone as (
     delete from holdfast.later l
@@ -44,16 +43,19 @@ begin
   withdrawn := withdrawn || got;
 
   with asked as materialized (
-    select t.id, t.np, t.concurrency_key, la.pool
-    from unnest(ids) as a (id)
-    join holdfast.task t on t.id = any (array[a.id])
+    select t.np, t.concurrency_key, la.pool
+    from holdfast.task t
     join holdfast.lane la on la.id = any (array[t.lane])
-    where t.concurrency_key is not null and (t.cancel_requested or p_state <> 'cancelled')
-    order by t.id
+    where t.id = any (ids) and t.concurrency_key is not null
+  ), home as materialized (
+    select distinct a.pool, a.concurrency_key as key, a.np
+    from asked a
+    order by a.pool, key, a.np
   ), gone as (
     delete from holdfast.blocked b
-    using asked a
-    where b.pool = a.pool and b.key = a.concurrency_key and b.np = a.np and b.id = a.id
+    using home h
+    where b.pool = h.pool and b.key = h.key and b.np = h.np and b.id = any (ids)
+      and (p_state <> 'cancelled' or exists (select from holdfast.task t where t.id = any (array[b.id]) and t.cancel_requested))
     returning b.id, b.fence, b.tries
   ), ended as (
     insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by, error_type, error)
@@ -64,12 +66,9 @@ begin
   withdrawn := withdrawn || got;
 
   with asked as materialized (
-    select t.id, t.lane, t.np, la.pool
-    from unnest(ids) as a (id)
-    join holdfast.task t on t.id = any (array[a.id])
-    join holdfast.lane la on la.id = any (array[t.lane])
-    where t.cancel_requested or p_state <> 'cancelled'
-    order by t.id
+    select t.lane, t.np
+    from holdfast.task t
+    where t.id = any (ids)
   ), home as materialized (
     select distinct a.lane, a.np
     from asked a
@@ -78,6 +77,7 @@ begin
     delete from holdfast.ready r
     using home h
     where r.lane = h.lane and r.np = h.np and r.id = any (ids)
+      and (p_state <> 'cancelled' or exists (select from holdfast.task t where t.id = any (array[r.id]) and t.cancel_requested))
     returning r.id, r.lane, r.fence, r.tries, r.key
   ), ended as (
     insert into holdfast.outcome (id, finished_at, fence, tries, state, ended_by, error_type, error)
@@ -85,9 +85,9 @@ begin
     from gone g
   ), nudged as (
     insert into holdfast.nudge (pool, key, freed)
-    select a.pool, g.key, 1
+    select la.pool, g.key, 1
     from gone g
-    join asked a on a.id = g.id
+    join holdfast.lane la on la.id = any (array[g.lane])
     where g.key is not null
   )
   select array_agg(g.id) into got from gone g;
@@ -107,12 +107,13 @@ end $$;
 
 -- First the request, committed; then, in a second call, the withdrawal: so a retry, a promotion or a
 -- recovery in between sees the request, and the task cannot slip through.
--- p_left: only children whose parent has ended; what its next life has taken up meanwhile is none of them.
+-- p_rule: 'asked' takes all; 'left' only children whose parent has ended; 'below' also children of what is
+-- being cancelled itself. What somebody's next life has taken up meanwhile is none of them.
 
-create function holdfast.request_cancel(ids uuid[], p_left boolean)
+create function holdfast.request_cancel(ids uuid[], p_rule text)
 returns table (id uuid, state text)
 language plpgsql
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan    -- lists are hashed then
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
@@ -121,30 +122,43 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  chosen uuid[] := ids;
   parents uuid[];
+  ended uuid[];
+  found uuid[];
 begin
-  if p_left then                           -- a retry of a parent comes before, and is seen, or waits
-    parents := array(
+  if p_rule <> 'asked' then                -- a retry of a parent comes before, and is seen, or waits
+    parents := array(select distinct t.parent from holdfast.task t where t.id = any (ids) and t.parent is not null);
+    ended := array(
       select p.id
       from holdfast.outcome p
-      where p.id in (select t.parent from holdfast.task t where t.id = any (ids))
+      where p.id = any (parents)
       order by p.id
       for share
     );
+    if p_rule = 'below' then
+      perform from holdfast.task t where t.id = any (ids || parents) order by t.id for no key update;
+      ended := ended || array(select t.id from holdfast.task t where t.id = any (parents) and t.cancel_requested);
+    end if;
+    found := array(select t.id from holdfast.task t where t.id = any (ids) and t.parent = any (ended));
+    chosen := found;
+    while p_rule = 'below' and found <> '{}' loop
+      found := array(select t.id from holdfast.task t where t.id = any (ids) and t.parent = any (found));
+      chosen := chosen || found;
+    end loop;
   end if;
   return query
   with asked as materialized (
     select t.id, o.state
-    from unnest(ids) as a (id)
-    join holdfast.task t on t.id = a.id
-    left join holdfast.outcome o on o.id = a.id
-    where not p_left or t.parent = any (parents)
+    from holdfast.task t
+    left join holdfast.outcome o on o.id = any (array[t.id])
+    where t.id = any (chosen)
     order by t.id
   ), marked as (
     update holdfast.task t
     set cancel_requested = true
     from asked a
-    where t.id = any (array[a.id]) and a.state is null and not t.cancel_requested
+    where t.id = any (chosen) and t.id = any (array[a.id]) and a.state is null and not t.cancel_requested
     returning t.id
   ), woken as (
     insert into holdfast.wake (id, urgent)
@@ -199,14 +213,14 @@ begin
         select from holdfast.task t
         join holdfast.lane l on l.id = t.lane
         join holdfast.task_key k on k.tenant = l.tenant and k.key = t.key
-        where t.id = o.id and k.id <> o.id
+        where t.id = any (array[o.id]) and k.id <> o.id
       )
     order by o.id
     for update
   ), gone as (
     delete from holdfast.outcome o
     using asked a
-    where o.id = a.id
+    where o.id = any (array[a.id])
     returning o.*
   ), noted as (
     insert into holdfast.attempt (
@@ -220,7 +234,7 @@ begin
     update holdfast.task t
     set cancel_requested = false, expires_at = null
     from gone g
-    where t.id = g.id
+    where t.id = any (array[g.id])
     returning t.id, t.lane, t.np, t.parent, t.concurrency_key, g.fence
   ), entered as (
     insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child, key)
@@ -546,12 +560,12 @@ begin
   from (
     select o.id
     from holdfast.outcome o
-    join holdfast.task t on t.id = o.id
+    join holdfast.task t on t.id = any (array[o.id])
     where o.id = any (ids)
       and not exists (
         select from holdfast.task p
-        where p.id = t.parent
-          and not exists (select from holdfast.outcome x where x.id = p.id)
+        where p.id = any (array[t.parent])
+          and not exists (select from holdfast.outcome x where x.id = any (array[p.id]))
       )
     order by o.id
     for update of o skip locked
@@ -565,7 +579,7 @@ begin
   ), written as (
     delete from holdfast.task t
     using ended e
-    where t.id = e.id
+    where t.id = any (array[e.id])
     returning t.id, t.key, t.lane
   ), keyed as (
     delete from holdfast.task_key k

@@ -1,5 +1,6 @@
 """What operators do: cancel, retry, pause, limit."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -15,9 +16,18 @@ __all__ = ["open_descendants", "pause", "request_cancel", "retry", "set_limit", 
 NOTHING: list[tuple[Any, ...]] = [(None,)]
 
 
-def request_cancel(s: Session, *, ids: list[UUID], left: bool) -> list[tuple[Any, ...]]:
+def request_cancel(s: Session, *, ids: list[UUID], rule: str) -> list[tuple[bytes, str | None]]:
     """First the request, committed; then, in a second call, the withdrawal."""
-    states = s.each("cancel.state", id=bytes_of(ids), left=left)
+    known = s.each("cancel.state", id=bytes_of(ids))
+    left = [id for id, *_, has_ended, ends in known if has_ended or (rule == "below" and ends)]
+    children = defaultdict[bytes, list[bytes]](list)
+    if rule == "below":
+        for id, _, parent, *_ in known:
+            children[parent].append(id)
+    for id in left:  # which grows
+        left += children.pop(id, ())
+    chosen = set(left)
+    states = [(id, state) for id, state, *_ in known if rule == "asked" or id in chosen]
     marked = s.each("cancel.mark", id=[id for id, state in states if state is None])
     wake(s, [id for (id,) in marked], urgent=True)
     return states
