@@ -27,8 +27,8 @@ class Blocking:
         self._flow = flow
         self._refused = 0
 
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        """Block until it has come."""
+    def run(self, awaitable: Awaitable[Any], *, always: bool = False) -> Any:
+        """Block until it has come. `always`: also where nothing is asked any more."""
         if not isawaitable(awaitable):
             raise InvalidInput(
                 f"run takes what can be awaited, got {type(awaitable).__name__}; a call of a sync "
@@ -42,7 +42,7 @@ class Blocking:
             return await awaitable
 
         answer: Future[Any] = Future()
-        self._flow.loop.call_soon_threadsafe(self._start, on_the_loop(), answer)
+        self._flow.loop.call_soon_threadsafe(self._start, on_the_loop(), answer, always)
         try:
             return answer.result()
         except CancelledError:
@@ -56,8 +56,10 @@ class Blocking:
         if self._refused > _PATIENCE:
             time.sleep(0.001 * 2 ** min(self._refused - _PATIENCE, 10))
 
-    def _start(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]") -> None:
-        if self._flow.closed:
+    def _start(
+        self, work: Coroutine[Any, Any, Any], answer: "Future[Any]", always: bool
+    ) -> None:
+        if self._flow.closed and not always:
             work.close()
             answer.cancel()
             return
@@ -101,10 +103,18 @@ class Blocking:
         return found
 
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
-        self.run(self._flow.note(effect, value, decides=decides))
+        """It is done, whatever has become of the function meanwhile."""
+        self.run(self._flow.note(effect, value, decides=decides), always=True)
 
     async def carry_out(self, effect: Coroutine[Any, Any, bytes]) -> bytes:
-        return await effect  # nobody cancels a thread
+        """Nobody cancels a thread; but its attempt may end meanwhile, and must know of this."""
+        done: Future[bytes] = Future()
+        done.set_running_or_notify_cancel()  # nobody else ends it
+        self._flow.loop.call_soon_threadsafe(self._flow.carried_out_elsewhere, done)
+        try:
+            return await effect
+        finally:
+            done.set_result(b"")
 
     def patched(self, name: str) -> bool:
         async def asked() -> bool:

@@ -169,6 +169,14 @@ class Flow(Ending):
         finally:
             self._effects.heard(work)
 
+    def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
+        """By a thread."""
+
+        async def until_then() -> bytes:
+            return await asyncio.wrap_future(done)
+
+        self._effects.begin(self.loop.create_task(until_then(), context=outside()))
+
     async def note(self, effect: Effect, value: bytes, *, decides: bool) -> None:
         """Not while answers are handed over: the function hears of it where it stands."""
         await self._effects.turn()

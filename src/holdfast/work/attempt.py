@@ -52,6 +52,7 @@ _PARKED = (
     "parked: its code goes on where it is put down, time and again; see that it raises "
     "asyncio.CancelledError again, then retry the task; or cancel it"
 )
+_KEEPING = 5.0  # seconds that the store has for what a function did that is given up
 _FAILING = (Verdict.FAILED, Verdict.CANCELLED, Verdict.RETRY, Verdict.SNOOZED)
 
 
@@ -350,6 +351,15 @@ class Attempt:
         if settlement and (settlement.verdict.final or self.begins_anew):
             self.orphans = orphans
         return settlement
+
+    async def keep_deeds(self) -> None:
+        """Before it is given up: what it did in other tasks' lives is not done again by its next
+        try, as where it has ended by itself."""
+        settlement = self.after_stop()
+        if self.began and settlement and settlement.verdict in _FAILING and not self.ends_itself:
+            with suppress(LeaseLost, TimeoutError):
+                async with asyncio.timeout(_KEEPING):
+                    await self.began.escape(asyncio.CancelledError())
 
     async def _close(self, flow: Flowing) -> Sequence[UUID]:
         """Not while children are handed over: the answer says which of them are held here."""

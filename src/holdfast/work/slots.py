@@ -295,7 +295,20 @@ class Slots:
         if attempt.timer:
             attempt.timer.cancel()
         patience = _STOPPING * (_ANEW if attempt.begins_anew else 1)
-        attempt.timer = self._loop.call_later(patience, self._give_up, attempt)
+        attempt.timer = self._loop.call_later(patience, self._lose_patience, attempt)
+
+    def _lose_patience(self, attempt: Attempt) -> None:
+        if attempt.began is None:
+            self._give_up(attempt)
+            return
+        giving_up = self._loop.create_task(self._give_up_last(attempt))
+        self._slots.add(giving_up)
+        giving_up.add_done_callback(self._slots.discard)
+
+    async def _give_up_last(self, attempt: Attempt) -> None:
+        await attempt.keep_deeds()
+        if attempt in self._running:
+            self._give_up(attempt)
 
     def _give_up(self, attempt: Attempt) -> None:
         """It goes on although it was stopped, but its task is not held up. Its slot stays taken,

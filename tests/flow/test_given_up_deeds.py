@@ -1,0 +1,74 @@
+"""What was dispatched is known to the next try, also where its attempt had to be given up, or a
+thread was still at it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.stores.sql import SqlStore
+from holdfast.tasks.task import Draft
+from tests.flow.acts import SOON, number_of
+from tests.work.bench import Bench
+
+
+async def test_who_is_given_up_at_its_timeout_dispatches_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.work.slots._STOPPING", 0.2)
+    go, lives = asyncio.Event(), []
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON, timeout=0.3)
+    async def flow() -> int:
+        lives.append(1)
+        await Holdfast.step("one", int)
+        await bench.app.dispatch(other)
+        if len(lives) == 1:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await go.wait()  # it closes something slowly
+        return len(lives)
+
+    async with bench.worker(queues=["default"]):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=30) == 2
+        go.set()
+    assert await bench.ends(task) == ["retry", "done"]
+    assert number_of(bench, "other") == 1
+
+
+async def test_a_thread_that_dispatches_as_its_time_is_over_does_so_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = []
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON, timeout=0.5)
+    def flow() -> int:
+        lives.append(1)
+        Holdfast.run(Holdfast.step("one", int))
+        bench.app.dispatch_sync(other)
+        return len(lives)
+
+    real = SqlStore.enqueue
+
+    async def slow(store: SqlStore, drafts: Sequence[Draft], **more: Any) -> list[UUID]:
+        found = await real(store, drafts, **more)
+        if drafts[0].type == "other" and len(lives) == 1:
+            await asyncio.sleep(1.0)
+        return found
+
+    monkeypatch.setattr(SqlStore, "enqueue", slow)
+    async with bench.worker(queues=["default"]):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=30) == 2
+    assert number_of(bench, "other") == 1
