@@ -56,9 +56,7 @@ class Blocking:
         if self._refused > _PATIENCE:
             time.sleep(0.001 * 2 ** min(self._refused - _PATIENCE, 10))
 
-    def _start(
-        self, work: Coroutine[Any, Any, Any], answer: "Future[Any]", always: bool
-    ) -> None:
+    def _start(self, work: Coroutine[Any, Any, Any], answer: "Future[Any]", always: bool) -> None:
         if self._flow.closed and not always:
             work.close()
             answer.cancel()
