@@ -151,6 +151,17 @@ async def test_children_of_what_was_taken_up_are_nobodys_to_cancel(store):
     assert await status_of(store, below) is TaskStatus.CANCELLED
 
 
+async def test_a_cancel_that_comes_after_the_retry_reaches_nobody_below(store):
+    parent = await put_one(store)
+    held = await claim_one(store)
+    (child,) = await put(store, 1, "job:child", parent=parent)
+    (below,) = await put(store, 1, "job:below", parent=child)
+    await finish(store, held, FAILED)
+    assert await store.retry([parent])
+    await store.cancel([child], left=True)
+    assert [await status_of(store, id) for id in (child, below)] == [TaskStatus.PENDING] * 2
+
+
 async def test_a_cancel_that_came_too_late_is_not_asked_for_again(store, monkeypatch):
     """It waited, paused perhaps, for somebody to take it and to hear of that."""
     task = await put_one(store)

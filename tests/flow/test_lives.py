@@ -2,14 +2,17 @@
 attempts; and failures that come beside something else."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from holdfast import Holdfast, NonRetryable, TaskFailed
+from holdfast import Holdfast, NonRetryable, TaskCancelled, TaskFailed, current
 from holdfast.flow import ending
 from holdfast.tasks.task import TaskStatus
+from holdfast.work.worker import Worker
 from tests.flow.acts import ONCE, SOON, number_of, waits
 from tests.work.bench import Bench, until
 
@@ -215,3 +218,64 @@ async def test_a_child_that_fails_again_as_soon_as_it_is_revived_is_not_made_ane
             assert await bench.app.retry(task)
         assert await task.result(timeout=30) == "up"
     assert number_of(bench, "child") == 1
+
+
+async def test_a_run_that_is_cancelled_as_it_begins_anew_leaves_its_children_to_its_next_life(
+    bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their cancel was that of a run that did begin anew, and the next life failed with it."""
+    await _cancelled_as_it_begins_anew(bench, monkeypatch, with_rows=False)
+
+
+async def test_so_does_one_that_writes_rows_of_its_own(
+    postgres_bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _cancelled_as_it_begins_anew(postgres_bench, monkeypatch, with_rows=True)
+
+
+async def _cancelled_as_it_begins_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, with_rows: bool
+) -> None:
+    lives: list[str] = []
+    asked: list[UUID] = []
+    late, over = asyncio.Event(), asyncio.Event()
+    real = Worker._cancel
+
+    async def cancel_late(self: Worker, tasks: Sequence[UUID], *, left: bool) -> None:
+        asked.extend(tasks)
+        await late.wait()
+        await real(self, tasks, left=left)
+        over.set()
+
+    monkeypatch.setattr(Worker, "_cancel", cancel_late)
+
+    @bench.app.durable(name="child")
+    async def child() -> int:
+        return await Holdfast.wait_for_signal("go", type=int)
+
+    @bench.app.durable(name="root")
+    async def root() -> str:
+        branch = asyncio.create_task(child())
+        await Holdfast.sleep(0.2)
+        lives.append("life")
+        if lives == ["life"]:
+            if with_rows:
+                async with current().transaction() as conn:
+                    await conn.execute("select 1")
+            store: Any = await bench.store()  # its worker hears of it with its next heartbeat
+            await store._driver.call("request_cancel", ids=[current().task_id], left=False)
+            await Holdfast.continue_as_new()
+        return f"child {await branch}"
+
+    async with bench.worker(heartbeat_interval=60.0):
+        task = await bench.app.dispatch(root)
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=60)
+        await until(lambda: asked)
+        assert await bench.app.retry(task)
+        await until(lambda: len(lives) > 1)
+        await waits(bench, task)
+        late.set()
+        await over.wait()
+        await bench.app.send_signal(asked[0], "go", 5)
+        assert await task.result(timeout=60) == "child 5"

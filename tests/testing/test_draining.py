@@ -312,3 +312,64 @@ async def test_what_an_expired_function_had_begun_is_cancelled(app: AppUnderTest
     assert done == []
     (left,) = (one for one in (await app.list_tasks()).tasks if one.id != task.id)
     assert left.status == "cancelled"
+
+
+async def test_what_a_run_that_begins_anew_had_begun_is_cancelled(app: AppUnderTest):
+    @app.durable
+    async def child() -> None:
+        await Holdfast.sleep("1d")
+
+    @app.durable
+    async def parent(run: int) -> None:
+        if run == 1:
+            branch = asyncio.create_task(child())
+            await Holdfast.sleep("1m")
+            await Holdfast.continue_as_new(2)
+            await branch
+        await Holdfast.sleep("1h")
+
+    task = await app.dispatch(parent, 1)
+    await app.run_for("2m")
+    assert (await task.state()).status == "waiting"
+    (left,) = (one for one in (await app.list_tasks()).tasks if one.id != task.id)
+    assert left.status == "cancelled"
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled as it begins anew"])
+async def test_what_the_next_life_has_taken_up_is_not_cancelled(
+    app: AppUnderTest, monkeypatch: pytest.MonkeyPatch, how: str
+):
+    lives: list[str] = []
+    left: list[str] = []
+    store: Any = (await app.home.client()).store
+
+    @app.durable
+    async def child() -> str:
+        await Holdfast.sleep("1h")
+        return "done"
+
+    @app.durable(retry_policy=RetryPolicy(max_attempts=1))
+    async def parent() -> str:
+        branch = asyncio.create_task(child())
+        await Holdfast.sleep("1m")
+        lives.append("life")
+        if lives == ["life"]:
+            if how == "fails":
+                raise ValueError(how)
+            await store._driver.call("request_cancel", ids=[task.id], left=False)
+            await Holdfast.continue_as_new()
+        return await branch
+
+    real = store.cancel
+
+    async def cancel(tasks: Any, **asked: Any) -> Any:
+        assert await store.retry([task.id])  # in that very moment
+        answer = await real(tasks, **asked)
+        left.extend([(await store.get(id)).status for id in tasks])
+        return answer
+
+    monkeypatch.setattr(store, "cancel", cancel)
+    task = await app.dispatch(parent)
+    await app.run_for("2h")
+    assert left == ["waiting"]
+    assert await task.result(timeout=30) == "done"

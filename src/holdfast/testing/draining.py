@@ -181,7 +181,7 @@ class Hand:
     async def _chores(self) -> int:
         """What workers do now and then, and what their hints do at once."""
         moved, bereft, self._bereft = 0, self._bereft, []
-        for orphans, left in orphans_of(bereft):
+        async for orphans, left in orphans_of(bereft, self._store):
             await self._store.cancel(orphans, left=left)
             moved += len(orphans)
         moved += await self._app.reset_expired_leases() + await self._planner.sweep()

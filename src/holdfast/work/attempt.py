@@ -286,6 +286,8 @@ class Attempt:
         await self._site.keep_logs(self.claimed.lease)
         try:
             self.committed = await self._transaction.commit(settlement)
+        except TaskEnds:
+            raise  # with what it leaves behind
         except BaseException:
             self.orphans = ()  # it is not over: the next attempt may wait for them
             raise

@@ -4,14 +4,14 @@ batches grow with the load, and a lone task waits for nobody."""
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import accumulate
 from uuid import UUID
 
 from holdfast.errors import StoreError, StoreUnreachable
 from holdfast.observer import Ended, Observer
-from holdfast.store import Working
-from holdfast.tasks.lifecycle import Errored, Facts, settle
+from holdfast.store import Store, Working
+from holdfast.tasks.lifecycle import Errored, Facts, Verdict, settle
 from holdfast.tasks.task import Failure, Lease
 from holdfast.work.holding import Holding
 from holdfast.work.logs import TaskLogs
@@ -203,10 +203,19 @@ class Settling:
         return Ended(task, settle(facts, outcome), ended.seconds, ended.orphans)
 
 
-def orphans_of(batch: Sequence[Ended]) -> Iterator[tuple[list[UUID], bool]]:
+async def orphans_of(
+    batch: Sequence[Ended], store: Store
+) -> AsyncIterator[tuple[Sequence[UUID], bool]]:
     """All of them, and whether their parents left them when they ended; else these began anew."""
-    bereft = [ended for ended in batch if ended.orphans]
-    for left in (True, False):
-        these = [ended for ended in bereft if ended.settlement.verdict.final is left]
-        if these:
-            yield [orphan for ended in these for orphan in ended.orphans], left
+    if left := [id for ended in batch if ended.settlement.verdict.final for id in ended.orphans]:
+        yield left, True
+    for ended in batch:
+        if ended.orphans and not ended.settlement.verdict.final:
+            yield ended.orphans, not await _began_anew(ended.task.lease, store)
+
+
+async def _began_anew(lease: Lease, store: Store) -> bool:
+    """As the history says: the database ends what was cancelled, or is too late, and the next life
+    of that has the same children."""
+    attempts = await store.attempts(lease.task, fence=lease.fence)
+    return any(attempt.ended == Verdict.SNOOZED for attempt in attempts)

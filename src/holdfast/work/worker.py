@@ -358,8 +358,8 @@ class Worker:
         waiting = {e.task.lease.task for e in batch if e.settlement.verdict is Verdict.WAITING}
         if told := elsewhere | waiting:  # what it waits for may have come in the same moment
             self._notifier.tell(Hint("wake", str(task)) for task in told)
-        for orphans, left in orphans_of(batch):
-            self._do(self._cancel(orphans, left=left))
+        if bereft := [e for e in batch if e.orphans]:
+            self._do(self._cancel_orphans(bereft))
 
     def _tell_watchers(self, batch: Sequence[Ended]) -> None:
         ended = [e for e in batch if e.task.lane.type in self._shared]
@@ -381,6 +381,13 @@ class Worker:
         if watchers:
             self._looking.look_now()
         self._notifier.tell(Hint("wake", str(task)) for task in watchers)
+
+    async def _cancel_orphans(self, bereft: Sequence[Ended]) -> None:
+        try:
+            async for orphans, left in orphans_of(bereft, self._store):
+                await self._cancel(orphans, left=left)
+        except StoreError as error:
+            logger.warning("children of runs that began anew may run on: %s", error)
 
     async def _cancel(self, tasks: Sequence[UUID], *, left: bool) -> None:
         for start in range(0, len(tasks), _MOST_CANCELLED):
