@@ -138,6 +138,7 @@ async def test_a_branch_that_does_not_leave_its_block_in_time_is_tried_again(
         task = await app.dispatch(in_a_branch, 2, "defies")
         assert await task.result(timeout=60) == "again"
         assert "stays where it began anew" in caplog.text
+        assert "without the rows of its transaction" not in caplog.text
         assert await rows(shop) == []
         assert await nothing_is_open(shop)
 
