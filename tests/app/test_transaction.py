@@ -18,7 +18,7 @@ from holdfast import (
 )
 from holdfast.work import slots
 from tests.app.conftest import until
-from tests.app.shop import elsewhere, rows, serve
+from tests.app.shop import elsewhere, nothing_is_open, rows, serve
 
 _cancelled: list[int] = []
 _leaving: list[int] = []
@@ -248,4 +248,5 @@ async def test_whoever_is_cancelled_on_its_way_out_leaves_no_rows(shop):
         await app.cancel(task)
         with pytest.raises(TaskCancelled):
             await task.result(timeout=60)
+        assert await nothing_is_open(shop)
         assert await rows(shop) == []
