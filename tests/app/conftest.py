@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
+import asyncpg
 import pytest
 
 from holdfast import Holdfast
+from tests.app import shop as shops
+from tests.servers import fresh_database
 
 
 class Serving(Protocol):
@@ -32,6 +35,16 @@ def serving(url: str) -> Serving:
             yield app
 
     return serve
+
+
+@pytest.fixture
+async def shop(postgres_current: Any) -> AsyncIterator[asyncpg.Connection]:
+    with fresh_database(postgres_current) as url:
+        shops.urls.append(url)
+        conn = await asyncpg.connect(url)
+        await conn.execute("create table shop (number int)")
+        yield conn
+        await conn.close()
 
 
 async def until(seen: Callable[[], Awaitable[bool]]) -> None:

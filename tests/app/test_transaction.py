@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -19,9 +18,8 @@ from holdfast import (
 )
 from holdfast.work import slots
 from tests.app.conftest import until
-from tests.servers import fresh_database
+from tests.app.shop import elsewhere, nothing_is_open, rows, serve
 
-_fence_off: list[str] = []
 _cancelled: list[int] = []
 _leaving: list[int] = []
 
@@ -39,9 +37,7 @@ async def order(number: int, fail: str = "") -> int:
     if fail == "after":
         raise NonRetryable("after")
     if fail == "lost":
-        thief = await asyncpg.connect(_fence_off[-1])
-        await thief.execute("delete from holdfast.lease")
-        await thief.close()
+        await elsewhere("delete from holdfast.lease")
     return number
 
 
@@ -71,9 +67,7 @@ async def interrupted(number: int) -> str:
             await conn.execute("insert into shop values ($1)", number)
         if number == 2 and not _cancelled:
             _cancelled.append(number)
-            admin = await asyncpg.connect(_fence_off[-1])
-            await admin.execute("update holdfast.task set cancel_requested = true")
-            await admin.close()
+            await elsewhere("update holdfast.task set cancel_requested = true")
         await Holdfast.continue_as_new(number - 1)
     return "end"
 
@@ -117,24 +111,6 @@ async def refused_once(how: str) -> str:
             return "in vain"
         await Holdfast.continue_as_new("in vain")
     return f"child {await branch}"
-
-
-@pytest.fixture
-async def shop(postgres_current) -> AsyncIterator[asyncpg.Connection]:
-    with fresh_database(postgres_current) as url:
-        _fence_off.append(url)
-        conn = await asyncpg.connect(url)
-        await conn.execute("create table shop (number int)")
-        yield conn
-        await conn.close()
-
-
-async def rows(shop: asyncpg.Connection) -> list[int]:
-    return [row[0] for row in await shop.fetch("select number from shop order by 1")]
-
-
-def serve():
-    return Holdfast.bootstrap(_fence_off[-1], serve=True, poll_interval=0.02, lease_duration="5s")
 
 
 async def test_both_are_committed_together(shop):
@@ -272,4 +248,5 @@ async def test_whoever_is_cancelled_on_its_way_out_leaves_no_rows(shop):
         await app.cancel(task)
         with pytest.raises(TaskCancelled):
             await task.result(timeout=60)
+        assert await nothing_is_open(shop)
         assert await rows(shop) == []

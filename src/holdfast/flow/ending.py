@@ -146,6 +146,8 @@ class Ending(Pump):
                 branch.task.cancel()
         if self._led:
             self._led.cancel()
+        if self._anew:
+            self._anew.cancel()  # a branch that has asked for nothing, and stands there
         return self._given_up
 
 

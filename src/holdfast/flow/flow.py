@@ -274,7 +274,8 @@ class Flow(Ending):
         check_payload(payload)
         await self._ours(self._recording.leave())
         self._host.stop_for(Anew(payload))
-        await self.loop.create_future()
+        self._anew = self._anew or self.loop.create_future()
+        await self._anew
 
     def give_up(self, ask: Ask) -> None:
         """It was cancelled: by a timeout, by the function, or because it ends."""

@@ -93,6 +93,7 @@ class Standing:
         self._stir = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._led: asyncio.Task[Any] | None = None
+        self._anew: asyncio.Future[None] | None = None  # where whoever began anew waits for its end
         self._can_stop = True  # the pump, in the middle of what it does
         self.closed = False
 

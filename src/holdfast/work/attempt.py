@@ -170,13 +170,11 @@ class Attempt:
         self._site.released(self, settlement)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
+        if self.is_over:
+            raise HoldfastError("the function has ended: it has no transaction any more")
         if self._transaction is None:
-            self._transaction = Transaction(
-                self._site.store,
-                self.claimed.lease,
-                self._site.holding,
-                is_kept=lambda: self.begins_anew,
-            )
+            site = self._site
+            self._transaction = Transaction(site.store, self.claimed.lease, site.holding)
         return self._transaction.begin()
 
     # ── a durable function among others ──────────────────────────────────────────────────────
@@ -236,6 +234,8 @@ class Attempt:
         if self.why is not None:
             return
         self._reason = reason
+        if isinstance(reason, Anew) and self._transaction:
+            self._transaction.begin_anew()
         if isinstance(reason, Waiting | Anew):
             self.stop(Why.WAITS)
         else:
@@ -281,7 +281,7 @@ class Attempt:
 
     async def _commit(self, settlement: Settlement) -> Settlement | None:
         """With the rows of its transaction, where it has one."""
-        if self._transaction is None or not self._transaction.is_open:
+        if self._transaction is None or not self._transaction.end():
             return settlement
         await self._site.keep_logs(self.claimed.lease)
         try:
@@ -307,6 +307,9 @@ class Attempt:
         if settlement is None or settlement.payload is None:
             await self._roll_back(stopped)
             return settlement
+        if self._transaction and not await self._transaction.left():
+            await self._roll_back(stopped)
+            return None  # as whoever goes on although it was stopped
         try:
             return await self._commit(settlement)
         except TaskEnds:

@@ -1,7 +1,8 @@
 """The transaction in which a function writes its own rows and, as it returns, its task's end."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -15,18 +16,18 @@ __all__ = ["Transaction"]
 
 logger = logging.getLogger("holdfast.worker")
 
+_PATIENCE = 60.0  # seconds that a branch has to leave the block in which it began anew
+
 
 class Transaction:
     """One for each attempt. It stays open from its block to the end of the function."""
 
-    def __init__(
-        self, store: Store, lease: Lease, holding: Holding, *, is_kept: Callable[[], bool]
-    ) -> None:
-        """`is_kept`: whether what leaves its block by an error is the end of the function."""
+    def __init__(self, store: Store, lease: Lease, holding: Holding) -> None:
         self._store, self._lease, self._holding = store, lease, holding
-        self._is_kept = is_kept
         self._open: AsyncExitStack | None = None
         self._conn: Any = None
+        self._inside: asyncio.Task[Any] | None = None  # that stands in the block
+        self._begins_anew = self._is_end = self._is_over = False
 
     @property
     def is_open(self) -> bool:
@@ -43,13 +44,52 @@ class Transaction:
             raise HoldfastError("a task has one transaction: the one that ends it")
         async with AsyncExitStack() as stack:
             self._conn = await stack.enter_async_context(self._store.transaction())
+            self._inside = asyncio.current_task()
             try:
                 yield self._conn
-            except BaseException:
-                if self._is_kept():
+            except BaseException as error:
+                if self._is_kept(error):
                     self._open = stack.pop_all()
+                elif self._begins_anew and not self._is_over:
+                    self._warn()
                 raise
+            finally:
+                self._inside = None
+            if self._is_over:
+                raise HoldfastError("the function ended before this block did: it is rolled back")
             self._open = stack.pop_all()
+
+    def begin_anew(self) -> None:
+        """The branch that runs calls `continue_as_new`, which ends its block. What another one has
+        written by now may be half of its work."""
+        self._begins_anew = True
+        self._is_end = self._inside is not None and self._inside is asyncio.current_task()
+
+    def _is_kept(self, error: BaseException) -> bool:
+        return self._is_end and not self._is_over and isinstance(error, asyncio.CancelledError)
+
+    async def left(self) -> bool:
+        """A branch that began anew, or the coroutine of a thread, leaves its block only when the
+        function has ended. False: it does not."""
+        if self._is_end and self._inside:
+            await asyncio.wait({self._inside}, timeout=_PATIENCE)
+        if self._is_end and self._inside:
+            logger.error("task %s stays where it began anew; it runs again", self._lease.task)
+            return False
+        return True
+
+    def end(self) -> bool:
+        """Whoever stands in the block now is too late. Whether there is something to commit."""
+        self._is_over = True
+        if self._inside:
+            self._warn()
+        return self.is_open
+
+    def _warn(self) -> None:
+        logger.warning(
+            "task %s: its run ends without the rows of its transaction, whose block is cut short",
+            self._lease.task,
+        )
 
     async def commit(self, settlement: Settlement) -> bool:
         """With the task's end. False: the lease is lost, or nobody knows whether it was committed;
@@ -74,6 +114,7 @@ class Transaction:
         return True
 
     async def roll_back(self, error: BaseException) -> None:
+        self._is_over = True
         if self._open is not None:
             stack, self._open = self._open, None
             with suppress(HoldfastError):
