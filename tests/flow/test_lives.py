@@ -263,7 +263,7 @@ async def _cancelled_as_it_begins_anew(
                 async with current().transaction() as conn:
                     await conn.execute("select 1")
             store: Any = await bench.store()  # its worker hears of it with its next heartbeat
-            await store._driver.call("request_cancel", ids=[current().task_id], left=False)
+            await store._driver.call("request_cancel", ids=[current().task_id], rule="asked")
             await Holdfast.continue_as_new()
         return f"child {await branch}"
 
