@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context as Variables
 from typing import Any, NoReturn
 from uuid import UUID
@@ -147,12 +148,19 @@ class Flow(Ending):
         return effect
 
     async def _in_its_turn(self, branch: Branch, effect: Effect) -> None:
-        """What is known took its time once: answers that came before it go first again."""
+        """What is known took its time once: answers that came before it go first again, and whom
+        they cancel leaves when it has come, as once."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.loop.call_soon(_come, turn)
         await turn
+        cancelled: asyncio.CancelledError | None = None
         while self._history.comes_before(effect.place) and not self.closed:
-            await self._family.gate(branch)
+            try:
+                await self._family.gate(branch)
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled:
+            raise cancelled
 
     async def _write_grounds(self) -> None:
         if self._recording.decides:
@@ -164,7 +172,11 @@ class Flow(Ending):
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            await self._effects.end([work])
+            # Its patience is ours: as a timer of the function it would be recorded.
+            ending = self.loop.create_task(self._effects.end([work]), context=outside())
+            while not ending.done():
+                with suppress(asyncio.CancelledError):  # again: it leaves when it has heard
+                    await asyncio.wait({ending})
             raise
         finally:
             self._effects.heard(work)

@@ -275,7 +275,7 @@ class Pump(Standing):
         """What came, recorded and handed over. Nothing but this was waited for: then it needs no
         commit of its own, since it can come in no other order; but a step must not run again."""
         self._effects.hold()
-        while self._effects.unheard:  # noqa: ASYNC110 - a turn or two
+        while self._effects.unheard and not self.closed:  # noqa: ASYNC110 - a turn or two
             await asyncio.sleep(0)
         come = [one for moment in moments for one in moment]
         alone = len(come) == 1 and len(self.open) == 1 and not self._branches
