@@ -74,8 +74,6 @@ class Flow(Ending):
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
             ask.reborn = begun.reborn
             ask.is_own = begun.task == begun.asked.task
-            if ask.task and not ask.is_own:
-                self._children.shared.add(ask.task)
             keyed = ask.draft is not None and ask.draft.key is not None
             ask.unsure = keyed and ask.is_own and ask.task is not None
             if begun.asked.seconds is not None:
@@ -311,22 +309,14 @@ class Flow(Ending):
     def _give_up_child(self, ask: Ask) -> None:
         begun, position = self._history.begun.get(ask.key), ask.position
         if ask.task and ask.is_own:
-            self._cancel_unless_shared(ask.task)
+            self._given_up.append(ask.task)
         elif position is None and begun and not begun.came:
             # It was begun before we crashed: perhaps it was not cancelled, or not even given up.
             if begun.task and begun.task == begun.asked.task:
-                self._cancel_unless_shared(begun.task)
+                self._given_up.append(begun.task)
             position = None if begun.abandoned is not None else begun.position
         if position is not None and not self.closed:
             self._recording.add(Abandoned([position]), decides=True)
-
-    def _cancel_unless_shared(self, task: UUID) -> None:
-        """Another branch may wait for it too: then it is that one's child."""
-        others = self.open.values() if task in self._children.shared else ()
-        if other := next((other for other in others if other.task == task), None):
-            other.is_own = True
-        else:
-            self._given_up.append(task)
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""

@@ -150,10 +150,7 @@ class Pump(Standing):
             await self._make_sure(unsure)
             return True
         if self._given_up:
-            given_up = self._given_up[:1000]
-            await self._recording.flush()
-            await surely(lambda: self._store.cancel(given_up))
-            del self._given_up[: len(given_up)]
+            await self._cancel_given_up()
             return True
         self._keep(self._arrivals.unheard())
         if come := self._arrivals.take():
@@ -163,6 +160,19 @@ class Pump(Standing):
             await self._take_in(come)
             return True
         return False
+
+    async def _cancel_given_up(self) -> None:
+        """But for those that another branch waits for, too: they are that one's children now."""
+        given_up = self._given_up[:_AT_ONCE]
+        await self._recording.flush()
+        nobodys = dict.fromkeys(given_up)
+        for ask in self.open.values():
+            if ask.task in nobodys:
+                ask.is_own = True
+                del nobodys[ask.task]
+        if nobodys:
+            await surely(lambda: self._store.cancel(list(nobodys)))
+        del self._given_up[: len(given_up)]
 
     async def _replays(self) -> bool:
         """One thing that is recorded."""
