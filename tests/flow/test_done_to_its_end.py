@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import Holdfast, current
+from holdfast import Holdfast, TaskFailed, current
 from holdfast.flow import effects
 from holdfast.store import Store
 from holdfast.work import slots
-from tests.flow.acts import SOON, journal, number_of
+from tests.flow.acts import ONCE, SOON, journal, number_of
 from tests.flow.slowly import slow_commits
 from tests.work.bench import Bench, until
 
@@ -299,3 +299,41 @@ async def test_our_patience_with_a_dispatch_is_no_timer_of_the_function(
         task = await bench.app.dispatch(flow)
         await task.result(timeout=30)
     assert [name for name in await journal(bench, task) if "Effects" in name] == []
+
+
+async def test_a_replay_that_fails_beside_a_known_dispatch_fails_at_once(
+    bench: Bench, no_linger: None
+) -> None:
+    """What came before the dispatch once does not come now."""
+    lives, late = 0, asyncio.Event()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def ask() -> None:
+        await asyncio.sleep(0.2)
+        await Holdfast.sleep(0.1)
+
+    async def tell() -> None:
+        if lives == 1:
+            await asyncio.sleep(0.5)
+        await bench.app.dispatch(other)
+
+    @bench.app.durable(name="flow", retry_policy=ONCE)
+    async def flow() -> None:
+        nonlocal lives
+        lives += 1
+        await Holdfast.step("first", str, 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask())
+            group.create_task(tell())
+            if lives > 1:
+                asyncio.get_running_loop().call_later(0.1, late.set)
+                await late.wait()
+                raise ValueError("this time")
+        await Holdfast.sleep(0.1)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        with pytest.raises(TaskFailed, match="TaskGroup"):
+            await task.result(timeout=20)

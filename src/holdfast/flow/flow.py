@@ -146,13 +146,15 @@ class Flow(Ending):
         return effect
 
     async def _in_its_turn(self, branch: Branch, effect: Effect) -> None:
-        """What is known took its time once: answers that came before it go first again, and whom
-        they cancel leaves when it has come, as once."""
+        """What is known took its time once: answers that came before it go first again. Whoever is
+        cancelled meanwhile leaves after them, as once; but not where they may not come now."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.loop.call_soon(_come, turn)
         await turn
         cancelled: asyncio.CancelledError | None = None
         while self._history.comes_before(effect.place) and not self.closed:
+            if cancelled and not self._holds(branch):
+                break
             try:
                 await self._family.gate(branch)
             except asyncio.CancelledError as error:
