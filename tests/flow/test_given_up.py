@@ -57,3 +57,40 @@ async def test_an_answer_that_comes_to_a_function_that_was_given_up_takes_no_slo
         last = await bench.app.dispatch(quickly)
         assert await last.result(timeout=10) == "others run"
         stop.set()
+
+
+@pytest.mark.parametrize("how", ["child", "sleep"])
+async def test_who_is_cancelled_may_wait_for_what_undoes_its_work(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It was to be put down for it, was not, and heard of nothing any more."""
+    monkeypatch.setattr(arrivals, "_LINGER", 0.1)
+    began, heard = asyncio.Event(), list[Any]()
+
+    @bench.app.durable(name="child")
+    async def child() -> None:
+        await asyncio.sleep(0.5)
+
+    async def undo() -> None:
+        await (child() if how == "child" else Holdfast.sleep(0.5))
+
+    @bench.app.durable(name="flow")
+    async def flow() -> None:
+        await Holdfast.step("one", int)
+        began.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            try:
+                await undo()
+                heard.append("it is undone")
+            except BaseException as error:
+                heard.append(error)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        await began.wait()
+        await task.cancel()
+        with pytest.raises(TaskCancelled):
+            await task.result(timeout=30)
+        assert heard == ["it is undone"]

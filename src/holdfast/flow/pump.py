@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context as Variables
 from contextvars import copy_context
 from datetime import timedelta
+from math import inf
 from uuid import UUID
 
 import msgspec
@@ -106,7 +107,9 @@ class Pump(Standing):
                         continue
                     if not self.closed:  # else it has failed meanwhile
                         self._host.stop_for(waiting)
-                    return
+                    if self.closed:
+                        return
+                    self._arrivals.patience = inf  # it is cancelled, and undoes something here
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except Parked as disagreed:
