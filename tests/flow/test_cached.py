@@ -296,27 +296,6 @@ async def test_a_put_down_join_is_woken_by_as_many_ends_as_it_has_children(
         assert await task.result(timeout=30) == [1, 1, 2, 1]
 
 
-async def test_who_gives_up_a_shared_child_leaves_it_to_the_other_branch(bench: Bench) -> None:
-    @bench.app.durable(name="rate", idempotent=True)
-    async def rate(day: int) -> int:
-        await Holdfast.sleep(1)
-        return 10 * day
-
-    async def hasty() -> int:
-        try:
-            async with asyncio.timeout(0.3):
-                return await rate(4)
-        except TimeoutError:
-            return 0
-
-    @bench.app.durable(name="parent", retry_policy=ONCE)
-    async def parent() -> list[int]:
-        return list(await asyncio.gather(hasty(), rate(4), hasty()))
-
-    async with bench.worker():
-        assert await (await bench.app.dispatch(parent)).result(timeout=30) == [0, 40, 0]
-
-
 async def test_an_end_stays_for_all_who_wait_for_it(
     bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,15 +2,16 @@
 to its end and known, or not begun; never done again under another name."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
-from holdfast import Holdfast, current
+from holdfast import Holdfast, TaskFailed, current
 from holdfast.flow import effects
 from holdfast.store import Store
 from holdfast.work import slots
-from tests.flow.acts import SOON, number_of
+from tests.flow.acts import ONCE, SOON, journal, number_of
 from tests.flow.slowly import slow_commits
 from tests.work.bench import Bench, until
 
@@ -207,3 +208,132 @@ async def test_a_dispatch_that_hangs_ends_with_its_attempt(
         await task.result(timeout=30)
         await asyncio.sleep(2.0)
     assert number_of(bench, "other") == 1
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_branch_leaves_when_its_dispatch_has_ended_however_often_it_is_cancelled(
+    bench: Bench, no_linger: None, times: int
+) -> None:
+    """The second time it left at once, and its function stayed `running` for good."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def tell() -> None:
+        await bench.app.dispatch(other)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        telling = asyncio.create_task(tell())
+        for _ in range(times):
+            await asyncio.sleep(0.05)
+            telling.cancel()
+        await asyncio.wait({telling})
+        await asyncio.sleep(0.5)
+        await Holdfast.sleep(0.1)
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker(drain_timeout=1.0):
+        await (await bench.app.dispatch(flow)).result(timeout=15)
+    assert number_of(bench, "other") == 1
+
+
+async def test_the_same_timeout_ends_a_dispatch_in_a_replay(bench: Bench, no_linger: None) -> None:
+    """Both are over before it has ended. In the replay the inner one ended it, alone."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> str:
+        await Holdfast.step("first", str, 1)
+        which = "none"
+        try:
+            async with asyncio.timeout(0.2):
+                try:
+                    async with asyncio.timeout(0.1):
+                        await bench.app.dispatch(other)
+                except TimeoutError:
+                    which = "inner"
+        except TimeoutError:
+            which = "outer"
+        await Holdfast.step(which, int)
+        await Holdfast.sleep(0.1)
+        return which
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker(drain_timeout=1.0):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=15) == "outer"
+    assert await bench.ends(task) == ["waiting", "done"]
+    assert number_of(bench, "other") == 1
+
+
+async def test_our_patience_with_a_dispatch_is_no_timer_of_the_function(
+    bench: Bench, no_linger: None
+) -> None:
+    """It was recorded where another branch asked meanwhile, and the replay stood still for it."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def tell() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await bench.app.dispatch(other)
+
+    async def ask() -> None:
+        await asyncio.sleep(0.2)
+        await Holdfast.step("asked", int)
+        await Holdfast.sleep(0.2)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        await asyncio.gather(tell(), ask())
+        await Holdfast.sleep(0.1)
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        await task.result(timeout=30)
+    assert [name for name in await journal(bench, task) if "Effects" in name] == []
+
+
+async def test_a_replay_that_fails_beside_a_known_dispatch_fails_at_once(
+    bench: Bench, no_linger: None
+) -> None:
+    """What came before the dispatch once does not come now."""
+    lives, late = 0, asyncio.Event()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def ask() -> None:
+        await asyncio.sleep(0.2)
+        await Holdfast.sleep(0.1)
+
+    async def tell() -> None:
+        if lives == 1:
+            await asyncio.sleep(0.5)
+        await bench.app.dispatch(other)
+
+    @bench.app.durable(name="flow", retry_policy=ONCE)
+    async def flow() -> None:
+        nonlocal lives
+        lives += 1
+        await Holdfast.step("first", str, 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask())
+            group.create_task(tell())
+            if lives > 1:
+                asyncio.get_running_loop().call_later(0.1, late.set)
+                await late.wait()
+                raise ValueError("this time")
+        await Holdfast.sleep(0.1)
+
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        with pytest.raises(TaskFailed, match="TaskGroup"):
+            await task.result(timeout=20)

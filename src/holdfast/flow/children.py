@@ -51,7 +51,6 @@ class Children:
         self._store, self._host = store, host
         self._history, self._recording, self._arrivals = history, recording, arrivals
         self.told: deque[Told] = deque()
-        self.shared: set[UUID] = set()  # tasks that somebody had asked for before
         self._above: set[UUID] = set()  # this task, and those that wait for it
 
     async def record(self, asks: Sequence[Ask], now: float, *, alone: bool = False) -> bool:
@@ -113,7 +112,6 @@ class Children:
                 circle.append(self._fails(ask, _in_a_circle(ask, task, self._host)))
                 continue
             ask.task, ask.is_own = task, False
-            self.shared.add(task)
             self._arrivals.look_now()  # it may have ended long ago
             self._recording.add(Holder(ask.position or 0, task))
         if circle:

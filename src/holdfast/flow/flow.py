@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context as Variables
 from typing import Any, NoReturn
 from uuid import UUID
@@ -73,8 +74,6 @@ class Flow(Ending):
             ask.position, ask.task, ask.again = begun.position, begun.task, begun.again
             ask.reborn = begun.reborn
             ask.is_own = begun.task == begun.asked.task
-            if ask.task and not ask.is_own:
-                self._children.shared.add(ask.task)
             keyed = ask.draft is not None and ask.draft.key is not None
             ask.unsure = keyed and ask.is_own and ask.task is not None
             if begun.asked.seconds is not None:
@@ -147,12 +146,21 @@ class Flow(Ending):
         return effect
 
     async def _in_its_turn(self, branch: Branch, effect: Effect) -> None:
-        """What is known took its time once: answers that came before it go first again."""
+        """What is known took its time once: answers that came before it go first again. Whoever is
+        cancelled meanwhile leaves after them, as once; but not where they may not come now."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.loop.call_soon(_come, turn)
         await turn
+        cancelled: asyncio.CancelledError | None = None
         while self._history.comes_before(effect.place) and not self.closed:
-            await self._family.gate(branch)
+            if cancelled and not self._holds(branch):
+                break
+            try:
+                await self._family.gate(branch)
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled:
+            raise cancelled
 
     async def _write_grounds(self) -> None:
         if self._recording.decides:
@@ -164,7 +172,11 @@ class Flow(Ending):
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            await self._effects.end([work])
+            # Its patience is ours: as a timer of the function it would be recorded.
+            ending = self.loop.create_task(self._effects.end([work]), context=outside())
+            while not ending.done():
+                with suppress(asyncio.CancelledError):  # again: it leaves when it has heard
+                    await asyncio.wait({ending})
             raise
         finally:
             self._effects.heard(work)
@@ -308,22 +320,14 @@ class Flow(Ending):
     def _give_up_child(self, ask: Ask) -> None:
         begun, position = self._history.begun.get(ask.key), ask.position
         if ask.task and ask.is_own:
-            self._cancel_unless_shared(ask.task)
+            self._given_up.append(ask.task)
         elif position is None and begun and not begun.came:
             # It was begun before we crashed: perhaps it was not cancelled, or not even given up.
             if begun.task and begun.task == begun.asked.task:
-                self._cancel_unless_shared(begun.task)
+                self._given_up.append(begun.task)
             position = None if begun.abandoned is not None else begun.position
         if position is not None and not self.closed:
             self._recording.add(Abandoned([position]), decides=True)
-
-    def _cancel_unless_shared(self, task: UUID) -> None:
-        """Another branch may wait for it too: then it is that one's child."""
-        others = self.open.values() if task in self._children.shared else ()
-        if other := next((other for other in others if other.task == task), None):
-            other.is_own = True
-        else:
-            self._given_up.append(task)
 
     def raises(self, error: BaseException, ask: Ask) -> BaseException:
         """The function is told of this failure."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context as Variables
 from contextvars import copy_context
 from datetime import timedelta
+from math import inf
 from uuid import UUID
 
 import msgspec
@@ -106,7 +107,9 @@ class Pump(Standing):
                         continue
                     if not self.closed:  # else it has failed meanwhile
                         self._host.stop_for(waiting)
-                    return
+                    if self.closed:
+                        return
+                    self._arrivals.patience = inf  # it is cancelled, and undoes something here
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except Parked as disagreed:
@@ -150,10 +153,7 @@ class Pump(Standing):
             await self._make_sure(unsure)
             return True
         if self._given_up:
-            given_up = self._given_up[:1000]
-            await self._recording.flush()
-            await surely(lambda: self._store.cancel(given_up))
-            del self._given_up[: len(given_up)]
+            await self._cancel_given_up()
             return True
         self._keep(self._arrivals.unheard())
         if come := self._arrivals.take():
@@ -163,6 +163,19 @@ class Pump(Standing):
             await self._take_in(come)
             return True
         return False
+
+    async def _cancel_given_up(self) -> None:
+        """But for those that another branch waits for, too: they are that one's children now."""
+        given_up = self._given_up[:_AT_ONCE]
+        await self._recording.flush()
+        nobodys = dict.fromkeys(given_up)
+        for ask in self.open.values():
+            if ask.task in nobodys:
+                ask.is_own = True
+                del nobodys[ask.task]
+        if nobodys:
+            await surely(lambda: self._store.cancel(list(nobodys)))
+        del self._given_up[: len(given_up)]
 
     async def _replays(self) -> bool:
         """One thing that is recorded."""
@@ -275,7 +288,7 @@ class Pump(Standing):
         """What came, recorded and handed over. Nothing but this was waited for: then it needs no
         commit of its own, since it can come in no other order; but a step must not run again."""
         self._effects.hold()
-        while self._effects.unheard:  # noqa: ASYNC110 - a turn or two
+        while self._effects.unheard and not self.closed:  # noqa: ASYNC110 - a turn or two
             await asyncio.sleep(0)
         come = [one for moment in moments for one in moment]
         alone = len(come) == 1 and len(self.open) == 1 and not self._branches

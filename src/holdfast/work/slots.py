@@ -403,7 +403,10 @@ class Slots:
             turn = self._loop.create_future()
             self._returning.append(turn)
             await turn
-        self._wakes(attempt)
+        if attempt in self._running:
+            self._wakes(attempt)
+        else:
+            self.fill()  # it was given up, and had no slot: its turn is another's
 
     def offer(self, attempt: Attempt, drafts: Sequence[Draft], *, durable: bool) -> Offer | None:
         """Which of its children start here at once: it will rest, and leave them its slot."""
