@@ -250,13 +250,6 @@ class History:
         """Whether it has nothing more to tell, not even answers that may never be asked for."""
         return self._at == len(self._batches) and not (self._passed or self._spare)
 
-    def ends_with(self, key: Key) -> bool:
-        """Whether nothing is recorded that came of the answer to this."""
-        begun = self.begun.get(key)
-        if begun is None or not begun.came:
-            return True  # it came just now
-        return self.is_over and begun.position == max(self._by_position)
-
     def other_sleep(self, key: Key, seconds: float) -> Key | None:
         """What is recorded here, where a later sleep of this branch is the one that is meant."""
         begun = self.begun.get(key)
