@@ -236,8 +236,7 @@ class Asking(Flow):
         await self.check_open()
         ask = self.ask("sleep", "sleep")
         ask.seconds = seconds
-        if other := self._history.other_sleep(ask.key, seconds):
-            self.park([other], [])
+        self._history.sleeps(ask.key, seconds)
         await self.begin(ask)
 
     async def signal(self, name: str, type: Any, timeout: float | None) -> Any:
