@@ -1,6 +1,7 @@
 """Code that changed under a run: it finishes right, or is parked with what does not fit."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from holdfast import Holdfast, Snooze, TaskCancelled
 from holdfast.flow import arrivals
 from holdfast.tasks.task import TaskStatus
-from tests.flow.acts import journal, reason_of, status, waits
+from tests.flow.acts import journal, number_of, reason_of, status, waits
 from tests.work.bench import Bench, until
 
 Body = Callable[[Any, Any], Awaitable[Any]]
@@ -318,35 +319,124 @@ async def test_a_run_may_be_told_to_wait_for_another_signal(bench: Bench, no_lin
         assert await task.result(timeout=30) == "on"
 
 
-async def test_a_sleep_that_was_taken_out_is_not_mistaken_for_another(
-    bench: Bench, no_linger: None
+@pytest.mark.parametrize("at", [2, 3])
+async def test_a_loop_of_sleeps_may_change_its_length(
+    bench: Bench, no_linger: None, at: int
 ) -> None:
-    """The hour would have been over with the moment before it."""
+    """The first one with the new length was taken for the one that is meant."""
 
-    def app_with(first: bool) -> tuple[Any, Any]:
+    def app_with(seconds: float) -> tuple[Any, Any]:
         app = bench.new_app()
 
         @app.durable(name="root")
-        async def root() -> None:
-            if first:
-                await Holdfast.sleep(0.1)
-            await Holdfast.sleep("1h")
+        async def root() -> str:
+            for turn in range(6):
+                await Holdfast.sleep(seconds)
+                await step(f"look {turn}")
+            return "over"
 
         return app, root
 
-    app, root = app_with(True)
+    app, root = app_with(0.2)
     async with bench.worker(app):
         task = await app.dispatch(root)
 
-        async def sleeps_twice() -> bool:
-            return (await journal(bench, task)).count("sleep") == 2
+        async def has_begun() -> bool:
+            return (await journal(bench, task)).count("sleep") >= at
 
-        await until(sleeps_twice)
+        await until(has_begun)
         await waits(bench, task)
-    async with bench.worker(app_with(False)[0]):
+    async with bench.worker(app_with(0.1)[0]):
+        assert await task.result(timeout=30) == "over"
+
+
+async def test_a_loop_may_sleep_for_lengths_that_are_drawn_from_a_few(
+    bench: Bench, no_linger: None
+) -> None:
+    """Each replay draws others, and some of them are lengths of later ones."""
+    drawn = random.Random(3)
+
+    @bench.app.durable(name="root")
+    async def root() -> str:
+        for turn in range(6):
+            await Holdfast.sleep(drawn.choice([0.02, 0.04, 0.06]))
+            if turn % 2:
+                await bench.app.dispatch(other)
+            else:
+                await step(f"look {turn}")
+        return "over"
+
+    @bench.app.durable(name="other")
+    async def other() -> None: ...
+
+    async with bench.worker():
+        assert await (await bench.app.dispatch(root)).result(timeout=30) == "over"
+
+
+async def _ends(app: Holdfast, other: Any) -> None: ...
+
+
+async def _takes_a_step(app: Holdfast, other: Any) -> None:
+    await step("too early")
+
+
+async def _asks_a_child(app: Holdfast, other: Any) -> None:
+    await other()
+
+
+async def _dispatches(app: Holdfast, other: Any) -> None:
+    await app.dispatch(other)
+
+
+async def _begins_anew(app: Holdfast, other: Any) -> None:
+    await Holdfast.continue_as_new()
+
+
+GOES_ON = [_ends, _takes_a_step, _asks_a_child, _dispatches, _begins_anew]
+
+
+@pytest.mark.parametrize("today", [["1h"], [0.2, "1h"]], ids=["one", "two"])
+@pytest.mark.parametrize("goes_on", GOES_ON, ids=lambda it: it.__name__)
+async def test_a_sleep_that_was_taken_out_is_not_mistaken_for_another(
+    bench: Bench, no_linger: None, goes_on: Any, today: list[Any]
+) -> None:
+    """The hour would have been over with the moment before it."""
+    ran.clear()
+
+    def app_with(lengths: list[Any]) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other")
+        async def other() -> None:
+            ran.append("too early")
+
+        @app.durable(name="root")
+        async def root() -> None:
+            for seconds in lengths:
+                await Holdfast.sleep(seconds)
+            await goes_on(app, other)
+
+        return app, root
+
+    app, root = app_with([0.1, *today])
+    async with bench.worker(app):
+        task = await app.dispatch(root)
+
+        async def sleeps() -> bool:
+            return (await journal(bench, task)).count("sleep") == 1 + len(today)
+
+        await until(sleeps)
+        await waits(bench, task)
+    async with bench.worker(app_with(today)[0]):
         await bench.app.send_signal(task, "look")
 
         async def parked() -> bool:
-            return "recorded, not asked: sleep of 0.1 s" in await reason_of(bench, task)
+            return "recorded, not asked: sleep of 0." in await reason_of(bench, task)
 
         await until(parked)
+    assert ran == []
+    assert number_of(bench, "other") == 0
+    async with bench.worker(app_with([0.1, *today])[0]):
+        assert await app.retry(task)
+        await waits(bench, task)
+        assert await reason_of(bench, task) == "sleeps"

@@ -1,11 +1,10 @@
 """Signals: queued, consumed once each and in order; before, during and after the wait."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, TaskFailed
+from holdfast import Holdfast
 from tests.flow.acts import SOON, waits
 from tests.flow.slowly import slow_commits
 from tests.storm.ledger import peek
@@ -297,52 +296,3 @@ async def test_a_signal_that_was_given_back_is_heard_once_after_a_failure_too(
         await until(lambda: len(attempts) == 2)
         await bench.app.send_signal(task, "go", "two")
         assert sorted(await task.result(timeout=30)) == ["one", "two"]
-
-
-async def test_a_signal_that_does_not_fit_is_used_up_by_the_life_that_it_ends(
-    bench: Bench, no_linger: None
-) -> None:
-    """It was heard again by each try and each new life."""
-
-    @bench.app.durable(name="listen")
-    async def listen() -> int:
-        return int(await Holdfast.wait_for_signal("n", type=int))
-
-    async with bench.worker():
-        task = await bench.app.dispatch(listen)
-        for said in ("abc", "def"):
-            await bench.app.send_signal(task, "n", said)
-            with pytest.raises(TaskFailed, match=r"signal 'n' brought what does not fit"):
-                await task.result(timeout=30)
-            assert await bench.app.retry(task)
-        await bench.app.send_signal(task, "n", 7)
-        assert await task.result(timeout=30) == 7
-
-
-async def test_a_wrong_type_in_todays_code_takes_nothing_from_a_run_that_went_on(
-    bench: Bench, no_linger: None
-) -> None:
-    def app_with(type: type) -> tuple[Holdfast, Any]:
-        app = bench.new_app()
-
-        @app.durable(name="root")
-        async def root() -> str:
-            said: Any = await Holdfast.wait_for_signal("approved", type=type)
-            await Holdfast.step("charge", str, said)
-            await Holdfast.wait_for_signal("ship")
-            return f"shipped {said}"
-
-        return app, root
-
-    app, root = app_with(str)
-    async with bench.worker(app):
-        task = await app.dispatch(root)
-        await bench.app.send_signal(task, "approved", "yes")
-        await waits(bench, task)
-    async with bench.worker(app_with(int)[0]):
-        await bench.app.send_signal(task, "ship")
-        with pytest.raises(TaskFailed, match=r"it was heard before: correct its type="):
-            await task.result(timeout=30)
-    assert await bench.app.retry(task)
-    async with bench.worker(app_with(str)[0]):
-        assert await task.result(timeout=30) == "shipped yes"

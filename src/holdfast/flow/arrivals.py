@@ -183,7 +183,9 @@ class Arrivals:
         self._used.add(signal.id)
         assert ask.position is not None
         said = msgspec.Raw(signal.payload)
-        return [[(ask, One(ask.position, "done", said, signal=signal.id))]]
+        unfit = ask.refuses(signal.payload) if ask.refuses else None
+        how: Any = "failed" if unfit else "done"
+        return [[(ask, One(ask.position, how, said, unfit, signal=signal.id))]]
 
     def _next_signal(self) -> tuple[Ask, Signal] | None:
         """For whoever asked first."""

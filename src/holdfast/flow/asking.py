@@ -26,7 +26,7 @@ from holdfast.function import Call
 from holdfast.tasks.names import check_key
 from holdfast.tasks.payload import decode, encode
 from holdfast.tasks.signature import Signature
-from holdfast.tasks.task import TaskStatus
+from holdfast.tasks.task import Failure, TaskStatus
 
 __all__ = ["Asking", "Child"]
 
@@ -236,8 +236,7 @@ class Asking(Flow):
         await self.check_open()
         ask = self.ask("sleep", "sleep")
         ask.seconds = seconds
-        if other := self._history.other_sleep(ask.key, seconds):
-            self.park([other], [])
+        self._history.sleeps(ask.key, seconds)
         await self.begin(ask)
 
     async def signal(self, name: str, type: Any, timeout: float | None) -> Any:
@@ -245,23 +244,38 @@ class Asking(Flow):
         await self.check_open()
         ask = self.ask("signal", f"signal {name}"[:200])
         ask.signal, ask.seconds = name, timeout
+        ask.refuses = partial(_refused, name, type)
         one = await self.begin(ask)
         self.heard(one)
         if one.how == "due":
             raise self.raises(TimeoutError(f"no signal {name!r} within {timeout:g} s"), ask)
+        if one.failure is not None:
+            raise self.raises(PayloadRefused(one.failure.message), ask)
         try:
             return decode(bytes(one.result), type)
-        except PayloadRefused as error:
-            unfit = f"signal {name!r} brought what does not fit: {error}; "
-            if not self._history.ends_with(ask.key):
-                raise PayloadRefused(f"{unfit}it was heard before: correct its type=") from None
-            used_up = f"{unfit}it is used up: send one that fits, then retry the task"
-            raise self.raises(PayloadRefused(used_up), ask) from None
+        except PayloadRefused as error:  # it fitted when it came
+            raise PayloadRefused(
+                f"{_unfit(name, error)}; it was heard before: correct its type="
+            ) from None
 
     async def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """End this run and begin the next, of the same task; never returns."""
         payload = self._host.function.signature.pack(args, kwargs)
         await self.start_anew(payload)
+
+
+def _unfit(name: str, error: Exception) -> str:
+    return f"signal {name!r} brought what does not fit: {error}"
+
+
+def _refused(name: str, type: Any, said: bytes) -> Failure | None:
+    """Recorded with what came: whoever hears of it again is told the same."""
+    try:
+        decode(said, type)
+    except Exception as error:
+        used_up = "it is used up: retry the task, then send one that fits"
+        return failure_of(PayloadRefused(f"{_unfit(name, error)}; {used_up}"))
+    return None
 
 
 def _is_stopped() -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from holdfast.flow.entries import Key, One
-from holdfast.tasks.task import Draft
+from holdfast.tasks.task import Draft, Failure
 
 if TYPE_CHECKING:
     from holdfast.flow.flow import Flow
@@ -37,6 +37,7 @@ class Ask(asyncio.Future[One]):
         self.again = False  # it was given up, or failed in a former life: it goes on
         self.reborn = False  # so in a new life, where also what failed runs again
         self.signal: str | None = None
+        self.refuses: Callable[[bytes], Failure | None] | None = None  # what a signal may bring
         self.seconds: float | None = None
         self.due: float | None = None  # by the clock of the event loop
         self.act: Callable[[], None] | None = None  # what an expired timer does

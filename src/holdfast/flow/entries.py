@@ -74,7 +74,8 @@ class Recorded(msgspec.Struct, frozen=True, tag="recorded", tag_field="is", omit
 
 
 class One(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one ask came to; `due`: its time was over."""
+    """What one ask came to; `due`: its time was over; `failed`, of a signal: what it brought does
+    not fit."""
 
     ask: int  # the position of its `Asked`, or of its `Recorded`
     how: Literal["done", "failed", "cancelled", "due"]

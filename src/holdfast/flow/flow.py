@@ -141,6 +141,10 @@ class Flow(Ending):
         if self._faults.open:
             self._faults.acted(branch)
         effect = self._effects.look(branch, name, digest)
+        if effect.value is None and not effect.done:
+            left = [key for key in self._history.mistaken(self._asked) if key.branch == branch.path]
+            if left:
+                self.park(left, [effect.place])
         if effect.value is not None and not self.is_alone():
             await self._in_its_turn(branch, effect)
         return effect
@@ -254,7 +258,9 @@ class Flow(Ending):
         return recorded, None
 
     def can_run_here(self) -> bool:
-        return not (self.open or self._branches or self.closed) and self._history.is_over
+        if self.open or self._branches or self.closed:
+            return False
+        return self._history.is_over and not self._history.mistaken(self._asked)
 
     async def _ours(self, work: Any) -> Any:
         """Not the function's own: it is done also where the function is cancelled meanwhile."""

@@ -8,6 +8,7 @@ be asked for, since without that failure the function may go another way.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from functools import cached_property
 from uuid import UUID
 
 import msgspec
@@ -74,6 +75,7 @@ class History:
         self._signals: dict[UUID, int] = {}  # which ask each came for, the last of them last
         self._heard: dict[int, One] = {}  # the other way round
         self._returned: dict[int, One] = {}  # of asks that were given up meanwhile
+        self._mistakable: dict[Key, Key] = {}  # sleeps that go on, and those of another length
         for step, age in zip(steps, ages, strict=True):
             self._read(step.position, read(step), age)
             self._ages[step.position] = age
@@ -250,23 +252,25 @@ class History:
         """Whether it has nothing more to tell, not even answers that may never be asked for."""
         return self._at == len(self._batches) and not (self._passed or self._spare)
 
-    def ends_with(self, key: Key) -> bool:
-        """Whether nothing is recorded that came of the answer to this."""
-        begun = self.begun.get(key)
-        if begun is None or not begun.came:
-            return True  # it came just now
-        return self.is_over and begun.position == max(self._by_position)
-
-    def other_sleep(self, key: Key, seconds: float) -> Key | None:
-        """What is recorded here, where a later sleep of this branch is the one that is meant."""
+    def sleeps(self, key: Key, seconds: float) -> None:
+        """Today's code asks for this one. Of another length than recorded, it may be the one that
+        still goes on, where one before that was taken out."""
         begun = self.begun.get(key)
         if begun is None or begun.asked.seconds == seconds:
-            return None
-        other, nth = key._replace(name=f"sleep of {begun.asked.seconds:g} s"), key.nth
-        while later := self.begun.get(key._replace(nth=(nth := nth + 1))):
-            if later.asked.seconds == seconds:
-                return other
-        return None
+            return
+        if meant := self._asleep.get((key.branch, seconds)):
+            name = f"sleep of {begun.asked.seconds:g} s"
+            self._mistakable.setdefault(meant, key._replace(name=name))
+
+    @cached_property
+    def _asleep(self) -> dict[tuple[str, float | None], Key]:
+        """Sleeps that have not come, by branch and length."""
+        keys = (begun.asked for begun in self.open if begun.asked.what == "sleep")
+        return {(asked.key.branch, asked.seconds): asked.key for asked in keys}
+
+    def mistaken(self, asked: Container[Key]) -> list[Key]:
+        """What was taken out, as it seems: another sleep would have its answer."""
+        return [other for meant, other in self._mistakable.items() if meant not in asked]
 
     def value(self, key: Key) -> Recorded | None:
         return self._values.get(key)
@@ -361,11 +365,13 @@ class History:
         return begun.asked.what if begun else "step"
 
     def unasked(self, asked: Container[Key]) -> list[Key]:
-        """What today's code never asked: recorded answers, and children that were begun."""
+        """What today's code never asked: recorded answers, children that were begun, and a sleep
+        whose place another has."""
         left = self._passed + [one for batch in self._batches[self._at :] for one in batch]
         keys = [one.key for one in left if not self._is_abandoned(one.key)]
         keys += [begun.asked.key for begun in self.open if begun.asked.what == "child"]
-        return [key for key in dict.fromkeys(keys) if key not in asked]
+        keys = [key for key in dict.fromkeys(keys) if key not in asked]
+        return keys + self.mistaken(asked)
 
     def has_passed(self, asked: Container[Key]) -> bool:
         """Whether all that is recorded lies behind the code that asked for so much."""
