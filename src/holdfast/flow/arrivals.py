@@ -29,6 +29,8 @@ _LARGEST_BATCH = 512 * 1024  # bytes of results that are recorded in one entry
 _ONE_BY_ONE = 100  # moments: each takes a turn of every branch, and an entry
 _MOMENT = 0.001  # seconds that sleeps which end together may be apart
 _STRANGER = 5.0  # seconds between two looks at a task that shares its end by a key given by hand
+_MOST_WATCHED = 1000  # such tasks: each end of one looks at all
+_UNWATCHED = 60.0  # seconds between two looks at the others
 
 
 class Arrivals:
@@ -285,11 +287,14 @@ class Arrivals:
         strangers = [ask for ask in asks if not ask.is_own and ask.task and ask.task not in own]
         if any(ask.untold for ask in strangers):
             due_at = min(due_at, self._loop.time() + _STRANGER)
+        watched = list({ask.task: None for ask in strangers if ask.task})
+        if unwatched := len(watched[_MOST_WATCHED:]):
+            due_at = min(due_at, self._loop.time() + _UNWATCHED)
         left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
         return Waiting(
             timer=left,
-            wakes=self._wakes(asks),
-            watched=tuple({ask.task: None for ask in strangers if ask.task}),
+            wakes=max(1, self._wakes(asks) - unwatched),
+            watched=tuple(watched[:_MOST_WATCHED]),
             seen=tuple(self.seen),
             reason=_reason(asks),
         )

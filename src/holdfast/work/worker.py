@@ -106,6 +106,7 @@ class Worker:
         self._known: Any = None
         self._named: tuple[str, ...] = ()
         self._shared: frozenset[str] = frozenset()  # functions for whose end others may wait
+        self._untold: list[UUID] = []  # tasks of theirs that have ended
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(settings.polling)
         self.vitals = Vitals(clock, self._loop, settings.polling.most)
@@ -364,7 +365,9 @@ class Worker:
     def _tell_watchers(self, batch: Sequence[Ended]) -> None:
         ended = [e for e in batch if e.task.lane.type in self._shared]
         if over := [e.task.lease.task for e in ended if e.settlement.verdict.final]:
-            self._do(self._wake_watchers(over))
+            if not self._untold:  # else they go together with those
+                self._do(self._wake_watchers())
+            self._untold += over
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:
         """Before the worker ends, if nothing crashes."""
@@ -372,15 +375,17 @@ class Worker:
         self._chores.add(doing)
         doing.add_done_callback(self._chores.discard)
 
-    async def _wake_watchers(self, ended: Sequence[UUID]) -> None:
-        try:
-            watchers = await self._store.wake_watchers(ended)
-        except StoreError as error:
-            logger.warning("who waits for %d tasks hears of it later: %s", len(ended), error)
-            return
-        if watchers:
-            self._looking.look_now()
-        self._notifier.tell(Hint("wake", str(task)) for task in watchers)
+    async def _wake_watchers(self) -> None:
+        while ended := self._untold.copy():
+            watchers: list[UUID] = []
+            try:
+                watchers = await self._store.wake_watchers(ended)
+            except StoreError as error:
+                logger.warning("who waits for %d tasks hears of it later: %s", len(ended), error)
+            del self._untold[: len(ended)]
+            if watchers:
+                self._looking.look_now()
+            self._notifier.tell(Hint("wake", str(task)) for task in watchers)
 
     async def _cancel_orphans(self, bereft: Sequence[Ended]) -> None:
         try:
