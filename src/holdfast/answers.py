@@ -23,6 +23,7 @@ __all__ = [
     "EventPage",
     "Expired",
     "Gate",
+    "InVain",
     "Journal",
     "JournalPage",
     "Lanes",
@@ -232,6 +233,11 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     wakes: list[int]
     signals: list[Signal]
     endings: "dict[UUID, Ending]"
+
+
+InVain = Literal[
+    "forgotten", "circle"
+]  # why nothing comes of a wait; a circle: it waits for whoever waits
 
 
 class Orphans(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from holdfast.answers import (
     Beat,
     ClaimAnswer,
     Expired,
+    InVain,
     Journal,
     JournalPage,
     Lanes,
@@ -203,6 +204,10 @@ class Flows(Protocol):
         """Move those on who watched these that have ended, as far as that completes what they wait
         for; answers who watches them. Called by whoever ended what others may share; a sweep
         does it for all."""
+        ...
+
+    async def in_vain(self, waiter: UUID, tasks: Sequence[UUID]) -> dict[UUID, InVain]:
+        """Those of these that it would wait for for ever: they are forgotten, or wait for it."""
         ...
 
     async def orphans(

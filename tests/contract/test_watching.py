@@ -145,3 +145,57 @@ async def test_what_is_lost_for_good_tells(store, clock):
     await clock.advance(65)
     await store.recover()
     assert ids_of(await claim(store)) == [id]
+
+
+async def _chain(store):
+    """`low` is a child of `middle`, which `high` watches."""
+    middle, high, other = await put(store, 3)
+    leases = await _leases(store)
+    (low,) = await put(store, 1, parent=middle)
+    await finish(store, leases[high], waiting(watched=[middle]))
+    return low, leases[middle], high, other
+
+
+async def test_what_waits_for_it_is_waited_for_in_vain(store):
+    low, held, high, other = await _chain(store)
+    above = [held.lease.task, high, low]
+    assert await store.in_vain(low, [*above, other]) == dict.fromkeys(above, "circle")
+    assert await store.in_vain(high, [*above, other]) == {high: "circle"}
+
+
+async def test_what_has_ended_waits_for_nobody(store):
+    low, held, high, _ = await _chain(store)
+    await finish(store, held)
+    assert await store.in_vain(low, [held.lease.task, high, low]) == {low: "circle"}
+
+
+async def test_what_is_not_there_any_more_is_waited_for_in_vain(store):
+    id, held, (other,) = await _scene(store)
+    await finish(store, await claim_one(store), FAILED)
+    assert await store.in_vain(id, [other]) == {}
+    assert await store.discard([other])
+    assert await store.in_vain(id, [other]) == {other: "forgotten"}
+    await finish(store, held, waiting(watched=[other]))
+    assert ids_of(await claim(store)) == [id]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_of_those_that_wait_for_each_other_one_goes_on(store, together):
+    ids = await put(store, 3)
+    leases = await _leases(store)
+    watched = dict(zip(ids, ids[1:] + ids[:1], strict=True))
+    settled = [(leases[id].lease, waiting(watched=[watched[id]])) for id in ids]
+    for some in [settled] if together else [[one] for one in settled]:
+        assert await store.settle(some) == frozenset()
+    assert sorted([await status_of(store, id) for id in ids]) == ["pending", "waiting", "waiting"]
+    assert await store.sweep_wakes() == 0
+
+
+async def test_the_sweep_finds_who_waits_for_what_is_not_there_any_more(store):
+    id, held, (other,) = await _scene(store)
+    await finish(store, held, waiting(watched=[other]))
+    await finish(store, await claim_one(store), FAILED)
+    assert await store.discard([other])
+    assert await _is_put_down(store, id)
+    assert await store.sweep_wakes() == 1
+    assert ids_of(await claim(store)) == [id]

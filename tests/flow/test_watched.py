@@ -73,9 +73,8 @@ async def test_who_shares_by_a_key_given_by_hand_looks_again(
 
 
 async def test_more_than_can_be_watched_are_waited_for_in_turns(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.flow.arrivals._LINGER", 0.0)
     monkeypatch.setattr("holdfast.flow.arrivals._MOST_WATCHED", 2)
     go = asyncio.Event()
 
@@ -89,9 +88,10 @@ async def test_more_than_can_be_watched_are_waited_for_in_turns(
         return await rate.map(range(5))
 
     async with bench.worker(max_concurrency=10):
-        for day in range(5):
-            await bench.app.dispatch(rate, day)
+        rates = [await bench.app.dispatch(rate, day) for day in range(5)]
         task = await bench.app.dispatch(parent)
         await waits(bench, task)
+        store = await bench.store()
+        assert [await store.wake_watchers([r.id]) for r in rates] == [[task.id]] * 2 + [[]] * 3
         go.set()
         assert await task.result(timeout=30) == [0, 10, 20, 30, 40]

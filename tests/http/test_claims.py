@@ -1,14 +1,16 @@
 """Workers that come over HTTP: the same guarantees."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 
 from holdfast import Holdfast
 from holdfast.desk.caller import Caller
+from holdfast.tasks.lifecycle import Settlement, Verdict
 from tests.app.conftest import until
 from tests.http.conftest import SomeKeys, asking, asking_api, code
 
@@ -354,3 +356,19 @@ async def test_who_settles_hears_what_became_of_the_attempt(http):
     assert (await http.post(f"{second}:settle", json=failed)).json() == {"ended": "done"}
     seen = [(await http.get(f"/v1/tasks/{id}")).json()["status"] for id in ids]
     assert seen == ["cancelled", "done"]
+
+
+async def test_who_shares_the_end_of_what_is_settled_is_told(app, http):
+    """On its side nobody knows whether others wait for it, too."""
+    store = (await app.home.client()).store
+    await http.post("/v1/tasks", json={"type": "fail"})
+    (lane,) = (await store.lanes()).lanes
+    claim = await store.claim(worker=1, lanes=[lane], want=1, lease=timedelta(minutes=1))
+    (waiter,) = claim.tasks
+    watched = UUID((await http.post("/v1/tasks", json=PAY)).json()["id"])
+    waits = Settlement(verdict=Verdict.WAITING, watched=(watched,))
+    await store.settle([(waiter.lease, waits)])
+    (task,) = await claimed(http, await registered(http, types=["pay"]))
+    await http.post(f"/v1/leases/{task['lease']}:settle", json={"outcome": "done"})
+    found = await http.get(f"/v1/tasks/{waiter.lease.task}")
+    assert found.json()["status"] == "pending"

@@ -34,6 +34,11 @@ CONSUMED = """
 insert into holdfast.signal (signal, id, name, payload, sent_at, consumed)
 select gen_random_uuid(), $1, 'a', 'null', now(), true from generate_series(1, 3000)
 """
+DELAYED = """
+insert into holdfast.later (id, run_at, lane, fence, np, tries, alone, child)
+select gen_random_uuid(), now() + interval '1 day', l.id, 0, 0, 0, false, false
+from (select min(id) as id from holdfast.lane) l, generate_series(1, 30000)
+"""
 LEASE = timedelta(minutes=5)
 BIG = {"task", "ready", "outcome"}
 DONE = Settlement(verdict=Verdict.DONE, result=b"null")
@@ -262,3 +267,30 @@ async def test_where_a_task_stands_is_found_by_its_key_and_along_its_lane(bench:
     assert indexes(looks, "task") == {"task_pkey"}
     assert indexes(looks, "outcome") == {"outcome_pkey"}
     assert indexes(looks, "ready") == {"ready_order"}
+
+
+async def test_who_watches_is_found_by_what_is_watched(bench: Bench) -> None:
+    """Also where much else waits, and where much has failed since statistics were taken."""
+    await bench.conn.execute(DELAYED)
+    watchers, others = await bench.claim(3), await bench.claim(30)
+    watched = [lease.task for lease in others]
+    waits = Settlement(verdict=Verdict.WAITING, watched=tuple(watched), wakes=len(watched))
+    many = [new_id() for _ in range(500)]
+    # As from the sixth call on.
+    await bench.conn.execute("set plan_cache_mode = force_generic_plan")
+    bench.driver.take()
+    for one, other in zip(watchers, others[:3], strict=True):
+        await bench.store.settle([(one, waits)])
+        await bench.store.in_vain(one.task, watched)
+        await bench.store.settle([(other, DONE)])
+        assert one.task in await bench.store.wake_watchers([other.task, *many])
+        await bench.store.sweep_wakes()
+    await bench.conn.execute("reset plan_cache_mode")
+    looks = bench.driver.take()
+    assert scans(looks) == []
+    assert indexes(looks, "outcome") == {"outcome_pkey"}
+    assert indexes(looks, "task") == {"task_pkey"}
+    by_id = {"later_pkey", "later_waiting"}
+    assert indexes(looks, "later") - by_id == {"later_watcher", "later_watching"}
+    whole = {look.index for look in looks if look.table in ("later", "wake") and not look.condition}
+    assert whole <= {"later_watcher", "wake_of"}, "the sweep's"

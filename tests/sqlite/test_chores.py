@@ -10,7 +10,9 @@ from tests.sqlite.acts import peek
 
 PLANS = {
     "wake.all_come": ("SEARCH l USING PRIMARY KEY (id=?)", "SCAN l"),
-    "watchers": ("INDEX later_watcher", "USING PRIMARY KEY"),
+    "watchers": ("SEARCH w USING PRIMARY KEY (task=?)", "SCAN w"),
+    "in_vain": ("SEARCH x USING PRIMARY KEY (task=?)", "SCAN x"),
+    "watching.all": ("SEARCH x USING PRIMARY KEY (task=?)", "SCAN l"),
     "cleanup.ended": ("outcome_ended (finished_at<?)", "SCAN o"),
     "cleanup.failed": ("outcome_failed (finished_at<?)", "SCAN o"),
     "nudge.keys": ("nudge_order (pool=?)", "TEMP B-TREE"),

@@ -24,13 +24,13 @@ __all__ = ["Arrivals", "Moment"]
 Moment = list[tuple[Ask, One | Recorded]]  # what reaches the function at once
 
 _LINGER = 1.0  # seconds that a function stays in memory for what it waits for
+_IN_THE_WAY = 0.1  # that, where the child may have to wait until our lease is gone
 _FIRST_LOOK, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two looks, where no hint comes
 _LARGEST_BATCH = 512 * 1024  # bytes of results that are recorded in one entry
 _ONE_BY_ONE = 100  # moments: each takes a turn of every branch, and an entry
 _MOMENT = 0.001  # seconds that sleeps which end together may be apart
-_STRANGER = 5.0  # seconds between two looks at a task that shares its end by a key given by hand
-_MOST_WATCHED = 1000  # such tasks: each end of one looks at all
-_UNWATCHED = 60.0  # seconds between two looks at the others
+_STRANGER = 5.0  # seconds between two looks at a task whose end is told to nobody who shares it
+_MOST_WATCHED = 1000  # tasks that share their end: each end of one looks at all
 
 
 class Arrivals:
@@ -271,7 +271,10 @@ class Arrivals:
     def _leave_at(self, due_at: float, outside: bool) -> float:
         if not self.can_rest():
             return inf
-        leave_at = self._since + self.patience
+        patience = self.patience
+        if patience < inf and any(ask.in_the_way for ask in self._open.values()):
+            patience = min(patience, _IN_THE_WAY)
+        leave_at = self._since + patience
         if not outside and due_at > leave_at:
             return 0.0  # nothing can come before its time
         return leave_at
@@ -280,16 +283,16 @@ class Arrivals:
         """Where this look is not answered, the wakes that are forgotten are those of the last."""
         looked_at = set(self._open)
         await self._look()
+        strangers = self._strangers()
+        if strangers and await self._asks_anew(strangers):
+            return None
         if self.has_come() or self._open.keys() - looked_at:
             return None
         asks = list(self._open.values())
-        own = {ask.task for ask in asks if ask.is_own} | self.told.keys()
-        strangers = [ask for ask in asks if not ask.is_own and ask.task and ask.task not in own]
-        if any(ask.untold for ask in strangers):
-            due_at = min(due_at, self._loop.time() + _STRANGER)
         watched = list({ask.task: None for ask in strangers if ask.task})
-        if unwatched := len(watched[_MOST_WATCHED:]):
-            due_at = min(due_at, self._loop.time() + _UNWATCHED)
+        unwatched = len(watched[_MOST_WATCHED:])
+        if unwatched or any(ask.untold for ask in strangers):
+            due_at = min(due_at, self._loop.time() + _STRANGER)
         left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
         return Waiting(
             timer=left,
@@ -298,6 +301,25 @@ class Arrivals:
             seen=tuple(self.seen),
             reason=_reason(asks),
         )
+
+    def _strangers(self) -> list[Ask]:
+        """Who waits for tasks that are not our children, and have not ended."""
+        asks = self._open.values()
+        own = {ask.task for ask in asks if ask.is_own} | self.told.keys()
+        return [ask for ask in asks if not ask.is_own and ask.task and ask.task not in own]
+
+    async def _asks_anew(self, strangers: Sequence[Ask]) -> bool:
+        """Whether some of them do, for what would never come: it was forgotten meanwhile, or waits
+        for us by now. So each gets an answer."""
+        try:
+            in_vain = await self._store.in_vain(self._task, [a.task for a in strangers if a.task])
+        except StoreUnreachable:
+            self._is_told = False
+            return True
+        for ask in strangers:
+            if ask.task in in_vain:
+                ask.ask_anew()
+        return bool(in_vain)
 
     def _wakes(self, asks: Sequence[Ask]) -> int:
         """How many ends a function waits for: of a join, all; of anything else, the first."""

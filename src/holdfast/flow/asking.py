@@ -136,6 +136,9 @@ class Asking(Flow):
         ask = self.ask("child", draft.type, digest_of([draft.payload.decode()], {}))
         ask.draft = draft
         ask.untold = draft.key is not None and not call.function.traits.shares
+        if draft.type == self.context.claimed.lane.type:
+            limit = call.function.traits.limit
+            ask.in_the_way = limit is not None and bool(limit.max_running or limit.max_per_key)
         return ask
 
     def _end_of(self, ask: Ask, call: Call[Any], one: One) -> Any:

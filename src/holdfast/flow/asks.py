@@ -30,6 +30,7 @@ class Ask(asyncio.Future[One]):
         self.position: int | None = None  # in the journal, once it is recorded
         self.draft: Draft | None = None
         self.may_be_lost = False  # asked for again, its child is the same
+        self.in_the_way = False  # its child may have to wait until our lease is gone
         self.task: UUID | None = None
         self.is_own = True  # its task is our child, whose end wakes us
         self.untold = False  # nobody tells of the end of its task, where that is not our child
@@ -75,6 +76,10 @@ class Ask(asyncio.Future[One]):
             self.running.cancel()
         self.flow.give_up(self)
         return True
+
+    def ask_anew(self) -> None:
+        """For a task that is another than the last."""
+        self.position, self.task, self.is_own = None, None, True
 
     def give_up(self) -> None:
         """Also where it has come: nobody hears of it any more."""

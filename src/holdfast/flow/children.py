@@ -6,7 +6,6 @@ Knows what is written of them and what the store says. Never hands anything to t
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -51,7 +50,6 @@ class Children:
         self._store, self._host = store, host
         self._history, self._recording, self._arrivals = history, recording, arrivals
         self.told: deque[Told] = deque()
-        self._above: set[UUID] = set()  # this task, and those that wait for it
 
     async def record(self, asks: Sequence[Ask], now: float, *, alone: bool = False) -> bool:
         """Asks for children, sleeps, signals, timers: written, and the children made. `now`: by
@@ -105,10 +103,14 @@ class Children:
 
     async def _belong(self, asks: Sequence[Ask], ids: Sequence[UUID]) -> None:
         """Whose tasks they are. Who would wait for what waits for it is told so."""
-        circle: list[tuple[Ask, One]] = []
         others = [(ask, id) for ask, id in zip(asks, ids, strict=True) if id != ask.task]
+        if not others:
+            return
+        us, tasks = self._host.context.task_id, sorted({task for _, task in others})
+        in_vain = await surely(lambda: self._store.in_vain(us, tasks))
+        circle: list[tuple[Ask, One]] = []
         for ask, task in others:
-            if task in await self._waiting_for_us():
+            if in_vain.get(task) == "circle":
                 circle.append(self._fails(ask, _in_a_circle(ask, task, self._host)))
                 continue
             ask.task, ask.is_own = task, False
@@ -118,22 +120,6 @@ class Children:
             place = self._recording.add(Came([one for _, one in circle]), decides=True)
             await self._recording.write_with(())
             self.told.append(Told(place, circle))
-
-    async def _waiting_for_us(self) -> set[UUID]:
-        """This task, and all above it."""
-        claimed = self._host.context.claimed
-        above = None if self._above else claimed.parent
-        self._above.add(claimed.lease.task)
-        while above and above not in self._above:
-            self._above.add(above)
-            if above == claimed.root:
-                break
-            above = await surely(partial(self._parent, above))
-        return self._above
-
-    async def _parent(self, task: UUID) -> UUID | None:
-        found = await self._store.get_many([task])
-        return found[task].parent if found else None
 
     async def _write_with(self, made: Sequence[Ask], *, durable: bool) -> bool:
         """Write what is asked for, and accept the children; whether some start here. One whose
@@ -202,7 +188,7 @@ class Children:
         is_same = before and known and known.finished_at == before.finished_at
         if known is None or (is_same and _needs_life(ask, known)):
             # Forgotten; or its key belongs to a younger task by now, and leads there.
-            ask.position = ask.task = None
+            ask.ask_anew()
         elif known.cancel_requested and known.status not in _ENDED:
             # It was told to end when we gave it up: it gets a new life once it has.
             self._arrivals.dying.add(ask)

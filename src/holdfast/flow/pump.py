@@ -142,7 +142,7 @@ class Pump(Standing):
         for ask in self._arrivals.dead():
             ask.again = True
         for ask in self._arrivals.bereft():
-            ask.position, ask.task, ask.is_own = None, None, True
+            ask.ask_anew()
         if new := [ask for ask in self.open.values() if _is_new(ask)]:
             if left := self._history.unasked(self._asked):
                 await self._doubt(left, [ask.key for ask in new])
@@ -241,8 +241,6 @@ class Pump(Standing):
             # Alone, it is the only thing that can come, and nothing is written before it has.
             alone = len(self.open) == 1 and not self._branches
             starts_here = await self._children.record(others, self.loop.time(), alone=alone)
-            if any(map(self._stands_in_the_way, others)):
-                self._arrivals.patience = 0.0
             if starts_here and not self._told and self._arrivals.can_rest():
                 await self._linger()
         elif decides:
@@ -255,11 +253,6 @@ class Pump(Standing):
             ask.running = self.loop.create_task(self._run_step(ask), context=context)
             self._arrivals.under_way.add(ask.running)
             ask.running.add_done_callback(self._stepped)
-
-    def _stands_in_the_way(self, ask: Ask) -> bool:
-        """Whether the child may have to wait until our lease is gone."""
-        limited = self._host.function.traits.limit is not None
-        return limited and ask.draft is not None and ask.draft.type == self._host.function.name
 
     async def _linger(self) -> None:
         """A child that starts here may end at once: until then we do nothing, and are in nobody's

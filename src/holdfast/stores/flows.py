@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.answers import (
     Ending,
+    InVain,
     Journal,
     JournalPage,
     News,
@@ -285,6 +286,10 @@ class Flows(Producing):
     async def wake_up(self, tasks: Sequence[UUID]) -> int:
         moved: int = await self._value("wake_up", ids=sorted(tasks))
         return moved
+
+    async def in_vain(self, waiter: UUID, tasks: Sequence[UUID]) -> dict[UUID, InVain]:
+        rows = await self._call("in_vain", id=waiter, ids=list(tasks))
+        return {self._driver.uuid(id): "forgotten" if gone else "circle" for id, gone in rows}
 
     async def orphans(
         self, after: UUID | None = None, *, quiet: timedelta, batch: int = 500

@@ -382,7 +382,8 @@ class Worker:
                 watchers = await self._store.wake_watchers(ended)
             except StoreError as error:
                 logger.warning("who waits for %d tasks hears of it later: %s", len(ended), error)
-            del self._untold[: len(ended)]
+            finally:
+                del self._untold[: len(ended)]
             if watchers:
                 self._looking.look_now()
             self._notifier.tell(Hint("wake", str(task)) for task in watchers)

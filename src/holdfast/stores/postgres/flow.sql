@@ -120,11 +120,12 @@ where p.id = :id
 -- name: send_signal
 select holdfast.send_signal(:signal, :id, :name, :payload)
 
--- Who was put down, and waits for one of these that is not its child.
 -- name: watchers
-select distinct l.id
-from unnest(:ids::uuid[]) as a (id)
-join holdfast.later l on l.watched @> array[a.id]
+select holdfast.watchers(:ids)
+
+-- name: in_vain
+select v.task, v.forgotten
+from holdfast.in_vain(:id, :ids) v
 
 -- name: wake_up
 select holdfast.wake_up(:ids)

@@ -159,10 +159,50 @@ where l.id = :id
 
 -- Who was put down, and waits for one of these that is not its child.
 -- name: watchers
-select y.id
-from later y
-where y.watched is not null
-  and exists (select 1 from json_each(y.watched) a where a.value in (select b.value from json_each(:ids) b))
+select distinct w.watcher
+from json_each(:ids) a
+cross join watch w on w.task = unhex(a.value)
+
+-- Those of these that it would wait for in vain: they are not there any more, or wait for it themselves, through
+-- whoever watches them and through parents that have not ended.
+-- name: in_vain
+with recursive open (id, forgotten) as materialized (
+  select unhex(a.value), not exists (select 1 from task t where t.id = unhex(a.value))
+  from json_each(:ids) a
+  where not exists (select 1 from outcome o where o.id = unhex(a.value))
+),
+waits (id) as (
+  select :id where exists (select 1 from open o where not o.forgotten)
+  union
+  select t.parent
+  from waits w
+  cross join task t on t.id = w.id
+  where t.parent is not null and not exists (select 1 from outcome o where o.id = t.parent)
+  union
+  select x.watcher
+  from waits w
+  cross join watch x on x.task = w.id
+)
+select o.id, o.forgotten
+from open o
+where o.forgotten or exists (select 1 from waits w where w.id = o.id)
+
+-- name: watching
+select l.id, l.watched
+from later l
+where l.id = :id and l.watched is not null
+
+-- Whoever watches what waits itself, or is not there any more.
+-- name: watching.all
+select l.id, l.watched
+from (
+  select distinct x.watcher
+  from (select distinct w.task from watch w) t
+  cross join watch x on x.task = t.task
+  where exists (select 1 from later l where l.id = t.task and l.waiting is not null)
+    or not exists (select 1 from task t2 where t2.id = t.task)
+) w
+cross join later l on l.id = w.watcher
 
 -- From one who was woken to the next, however many wakes they have and however many wait.
 -- name: wake.all_come

@@ -128,6 +128,7 @@ VERBS: dict[str, Verb] = {
     "send_signal": _procedure(flow.send_signal),
     "wake_up": _procedure(later.wake_up),
     "watchers": _procedure(later.watchers, writes=False),
+    "in_vain": _procedure(later.in_vain, writes=False),
     "orphans": _statement("orphans"),
     "roots": _for_each_id("roots"),
     # upkeep

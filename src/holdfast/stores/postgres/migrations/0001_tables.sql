@@ -192,8 +192,8 @@ create table holdfast.later (
 );
 create index later_due on holdfast.later (run_at);
 create index later_waiting on holdfast.later (id) where waiting is not null;
-create index later_watcher on holdfast.later (id) where watched is not null;
-create index later_watching on holdfast.later using gin (watched) where watched is not null;
+create index later_watcher on holdfast.later (id) where watched <> '{}';
+create index later_watching on holdfast.later using gin (watched) with (fastupdate = off) where watched is not null;
 create index later_child on holdfast.later (id) where child;
 
 create table holdfast.blocked (

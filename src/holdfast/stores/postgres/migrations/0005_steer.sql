@@ -369,8 +369,88 @@ begin
 end $$;
 
 
+-- Who was put down, and waits for one of these that is not its child.
+
+create function holdfast.watchers(ids uuid[])
+returns setof uuid
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = on
+set jit = off
+as $$
+begin
+  return query select l.id from holdfast.later l where l.watched && ids;
+end $$;
+
+
+-- Those of these that it would wait for in vain: they are not there any more, or wait for it themselves, through
+-- whoever watches them and through parents that have not ended.
+
+create function holdfast.in_vain(p_id uuid, ids uuid[])
+returns table (task uuid, forgotten boolean)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_indexscan = off
+set enable_bitmapscan = on
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with recursive open as materialized (
+    select a.id, t.id is null as forgotten
+    from unnest(ids) as a (id)
+    left join holdfast.task t on t.id = any (array[a.id])
+    where not exists (select from holdfast.outcome o where o.id = any (array[a.id]))
+  ),
+  waits (id) as (
+    select p_id
+    where exists (select from open o where not o.forgotten)
+    union
+    select x.id
+    from waits w
+    cross join lateral (
+      select t.parent as id
+      from holdfast.task t
+      where t.id = w.id and not exists (select from holdfast.outcome o where o.id = any (array[t.parent]))
+      union all
+      select l.id
+      from holdfast.later l
+      where l.watched && array[w.id]
+    ) x
+  )
+  select o.id, o.forgotten
+  from open o
+  where o.forgotten or exists (select from waits w where w.id = o.id);
+end $$;
+
+
+-- Whether the wakes of one that watches have come. For functions that set how it is planned.
+
+create function holdfast.has_seen_enough(p_id uuid, p_wakes int, p_watched uuid[])
+returns boolean
+language plpgsql
+as $$
+declare
+  ended int;
+  badly boolean;
+begin
+  select count(*), bool_or(o.state <> 'done') into ended, badly
+  from unnest(p_watched) as a (id)
+  join holdfast.outcome o on o.id = any (array[a.id]);
+  return coalesce(badly, false)
+    or p_wakes < 1000000000
+      and exists (select from holdfast.wake w where w.id = any (array[p_id]) and w.urgent)
+    or p_wakes <= ended + (select count(*) from holdfast.wake w where w.id = any (array[p_id]));
+end $$;
+
+
 -- Waiting tasks whose wakes have come. The rows are locked first; the wakes are counted by the next
--- statement, which has a younger snapshot.
+-- statement, which has a younger snapshot. Of those that wait for each other one goes on, and is told so.
 
 create function holdfast.wake_up(ids uuid[])
 returns int
@@ -385,6 +465,8 @@ as $$
 #variable_conflict use_column
 declare
   held uuid[];
+  come uuid[];
+  one record;
 begin
   select array_agg(l.id) into held
   from (
@@ -395,22 +477,34 @@ begin
     for update
   ) l;
 
-  select array_agg(l.id order by l.id) into held
+  select array_agg(l.id order by l.id) into come
   from holdfast.later l
   where l.id = any (held)
-    and (
-      l.wakes < 1000000000 and exists (select from holdfast.wake w where w.id = l.id and w.urgent)
-      or exists (select from holdfast.outcome o where o.id = any (l.watched) and o.state <> 'done')
-      or l.wakes <= (
-        (select count(*) from holdfast.wake w where w.id = l.id)
-        + (select count(*) from holdfast.outcome o where o.id = any (l.watched))
-      )
-    );
-  if held is null then
-    return 0;
+    and case
+      when l.watched <> '{}' then holdfast.has_seen_enough(l.id, l.wakes, l.watched)
+      else
+        l.wakes < 1000000000
+          and exists (select from holdfast.wake w where w.id = any (array[l.id]) and w.urgent)
+        or l.wakes <= (select count(*) from holdfast.wake w where w.id = any (array[l.id]))
+    end;
+  if come is not null then
+    perform holdfast.enter(come);
   end if;
-  perform holdfast.enter(held);
-  return cardinality(held);
+
+  for one in
+    select l.id, l.watched
+    from holdfast.later l
+    where l.id = any (held) and l.watched <> '{}'
+    order by l.id
+  loop
+    continue when not exists (select from holdfast.in_vain(one.id, one.watched));
+    perform pg_advisory_xact_lock(hashtext('holdfast.circles'));  -- each sees whom the last one moved
+    if exists (select from holdfast.in_vain(one.id, one.watched)) then
+      perform holdfast.enter(array[one.id]);
+      come := come || one.id;
+    end if;
+  end loop;
+  return coalesce(cardinality(come), 0);
 end $$;
 
 
@@ -430,18 +524,22 @@ as $$
       from (
         select x.id from holdfast.wake x
         union
-        select y.id from holdfast.later y where y.watched is not null
+        select y.id from holdfast.later y where y.watched <> '{}'
       ) w
       join holdfast.later l on l.id = any (array[w.id])
       where l.waiting is not null
-        and (                              -- joins that are not complete must hide nobody
-          l.wakes < 1000000000 and exists (select from holdfast.wake w where w.id = l.id and w.urgent)
-          or exists (select from holdfast.outcome o where o.id = any (l.watched) and o.state <> 'done')
-          or l.wakes <= (
-            (select count(*) from holdfast.wake w where w.id = l.id)
-            + (select count(*) from holdfast.outcome o where o.id = any (l.watched))
-          )
-        )
+        and case                           -- joins that are not complete must hide nobody
+          when l.watched <> '{}' then
+            holdfast.has_seen_enough(l.id, l.wakes, l.watched)
+            or (
+              exists (select from holdfast.later x where x.id = any (l.watched) and x.waiting is not null)
+              or cardinality(l.watched) > (select count(*) from holdfast.task t where t.id = any (l.watched))
+            ) and exists (select from holdfast.in_vain(l.id, l.watched))
+          else
+            l.wakes < 1000000000
+              and exists (select from holdfast.wake w where w.id = any (array[l.id]) and w.urgent)
+            or l.wakes <= (select count(*) from holdfast.wake w where w.id = any (array[l.id]))
+        end
       limit p_batch
     )
   )

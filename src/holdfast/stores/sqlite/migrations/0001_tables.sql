@@ -185,6 +185,18 @@ create index later_waiting on later (id) where waiting is not null;
 create index later_watcher on later (id) where watched is not null;
 create index later_child on later (id) where child;
 
+create table watch (                       -- an index of what is watched, which triggers keep
+  task blob not null,
+  watcher blob not null,
+  primary key (task, watcher)
+) strict, without rowid;
+create trigger later_watches after insert on later when new.watched is not null begin
+  insert into watch (task, watcher) select distinct unhex(a.value), new.id from json_each(new.watched) a;
+end;
+create trigger later_watched after delete on later when old.watched is not null begin
+  delete from watch where watcher = old.id and task in (select unhex(a.value) from json_each(old.watched) a);
+end;
+
 create table blocked (
   pool integer not null,
   key text not null,

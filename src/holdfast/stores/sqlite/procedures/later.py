@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast.stores.sqlite.procedures.endings import EXPIRED, end, wake
 from holdfast.stores.sqlite.session import Rows, Session, bytes_of, json
 
-__all__ = ["enter", "promote", "sweep_wakes", "wake_up", "watchers"]
+__all__ = ["enter", "in_vain", "promote", "sweep_wakes", "wake_up", "watchers"]
 
 
 def promote(s: Session, *, batch: int) -> list[tuple[int]]:
@@ -17,19 +17,35 @@ def promote(s: Session, *, batch: int) -> list[tuple[int]]:
 
 
 def wake_up(s: Session, *, ids: list[UUID]) -> list[tuple[int]]:
+    """Of those that wait for each other one goes on, and is told so."""
     come = [id for (id,) in s.each("wake.come", id=bytes_of(ids))]
     enter(s, come)
-    return [(len(come),)]
+    return [(len(come) + _free(s, s.each("watching", id=bytes_of(ids))),)]
 
 
 def watchers(s: Session, *, ids: list[UUID]) -> Rows:
     return s.rows("watchers", ids=json([id.hex for id in ids]))
 
 
+def in_vain(s: Session, *, id: UUID, ids: list[UUID]) -> Rows:
+    found = s.rows("in_vain", id=id, ids=json([id.hex for id in ids]))
+    return [(task, bool(forgotten)) for task, forgotten in found]
+
+
 def sweep_wakes(s: Session, *, batch: int) -> list[tuple[int]]:
     come = [id for (id,) in s.rows("wake.all_come", batch=batch)]
     enter(s, come)
-    return [(len(come),)]
+    return [(len(come) + _free(s, s.rows("watching.all")),)]
+
+
+def _free(s: Session, watching: Rows) -> int:
+    """Moves those on who wait in vain; each sees whom the last one moved."""
+    moved = 0
+    for id, watched in watching:
+        if s.rows("in_vain", id=id, ids=watched):
+            enter(s, [id])
+            moved += 1
+    return moved
 
 
 def enter(s: Session, ids: Sequence[bytes]) -> None:
