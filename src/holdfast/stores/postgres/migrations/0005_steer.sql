@@ -465,12 +465,13 @@ as $$
 #variable_conflict use_column
 declare
   held uuid[];
+  watching uuid[];
   come uuid[];
   one record;
 begin
-  select array_agg(l.id) into held
+  select array_agg(l.id), array_agg(l.id) filter (where l.watched <> '{}') into held, watching
   from (
-    select l.id
+    select l.id, l.watched
     from holdfast.later l
     where l.id = any (ids) and l.waiting is not null
     order by l.id
@@ -494,7 +495,7 @@ begin
   for one in
     select l.id, l.watched
     from holdfast.later l
-    where l.id = any (held) and l.watched <> '{}'
+    where watching is not null and l.id = any (watching)
     order by l.id
   loop
     continue when not exists (select from holdfast.in_vain(one.id, one.watched));
