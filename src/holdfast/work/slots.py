@@ -306,7 +306,11 @@ class Slots:
         giving_up.add_done_callback(self._slots.discard)
 
     async def _give_up_last(self, attempt: Attempt) -> None:
-        await attempt.keep_deeds()
+        try:
+            await attempt.keep_deeds()
+        except Exception:
+            task = attempt.claimed.lease.task
+            logger.exception("task %s: its next try may do again what it did", task)
         if attempt in self._running:
             self._give_up(attempt)
 
