@@ -196,3 +196,38 @@ async def test_who_is_in_the_block_when_the_function_has_ended_is_refused(shop, 
         assert warned == (how != "before it")
         assert await nothing_is_open(shop)
         assert await rows(shop) == []
+
+
+@durable(name="at_once")
+async def at_once() -> list[str]:
+    async def write(number: int) -> None:
+        async with current().transaction() as conn:
+            await conn.execute("insert into shop values ($1)", number)
+
+    found = await asyncio.gather(write(1), write(2), return_exceptions=True)
+    return [str(error) for error in found if error]
+
+
+async def test_of_two_branches_that_come_together_one_has_the_transaction(shop):
+    """Each had one; the rows of the first were lost, and its task was done."""
+    async with serve() as app:
+        refused = await (await app.dispatch(at_once)).result(timeout=60)
+        assert ["one transaction" in error for error in refused] == [True]
+        assert await rows(shop) == [1]
+        assert await nothing_is_open(shop)
+
+
+@durable(name="at_the_second_try")
+async def at_the_second_try() -> str:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0), current().transaction():
+            pass
+    async with current().transaction() as conn:
+        await conn.execute("insert into shop values (1)")
+    return "end"
+
+
+async def test_a_transaction_that_could_not_begin_may_begin_again(shop):
+    async with serve() as app:
+        assert await (await app.dispatch(at_the_second_try)).result(timeout=60) == "end"
+        assert await rows(shop) == [1]

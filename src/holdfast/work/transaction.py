@@ -27,7 +27,7 @@ class Transaction:
         self._open: AsyncExitStack | None = None
         self._conn: Any = None
         self._inside: asyncio.Task[Any] | None = None  # that stands in the block
-        self._begins_anew = self._is_end = self._is_over = False
+        self._has_begun = self._begins_anew = self._is_end = self._is_over = False
 
     @property
     def is_open(self) -> bool:
@@ -40,8 +40,17 @@ class Transaction:
                 "current().transaction() needs PostgreSQL: on SQLite it would keep everybody else "
                 "from writing while the function runs"
             )
-        if self._conn is not None:
+        if self._has_begun:
             raise HoldfastError("a task has one transaction: the one that ends it")
+        self._has_begun = True  # before anything is awaited: another branch may come meanwhile
+        try:
+            async with self._block() as conn:
+                yield conn
+        finally:
+            self._has_begun = self._conn is not None
+
+    @asynccontextmanager
+    async def _block(self) -> AsyncIterator[Any]:
         async with AsyncExitStack() as stack:
             self._conn = await stack.enter_async_context(self._store.transaction())
             self._inside = asyncio.current_task()
