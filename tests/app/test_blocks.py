@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 
 import pytest
 
@@ -231,3 +232,56 @@ async def test_a_transaction_that_could_not_begin_may_begin_again(shop):
     async with serve() as app:
         assert await (await app.dispatch(at_the_second_try)).result(timeout=60) == "end"
         assert await rows(shop) == [1]
+
+
+@durable(name="left_long_ago")
+async def left_long_ago(number: int, how: str) -> str:
+    async def write() -> None:
+        try:
+            await write_and_go_on(number, how)
+        finally:
+            await _go_on[-1].wait()
+
+    if number:
+        _background.append(asyncio.create_task(write()))
+        await asyncio.sleep(60)
+    return "end"
+
+
+async def test_a_branch_that_has_left_its_block_is_not_waited_for(shop):
+    """It held its run, its rows and its locks until it had ended, for up to a minute."""
+    _go_on.append(asyncio.Event())
+    async with serve() as app:
+        assert await (await app.dispatch(left_long_ago, 1, "")).result(timeout=20) == "end"
+        assert await rows(shop) == [1]
+        _go_on[-1].set()
+
+
+@durable(name="in_a_generator")
+async def in_a_generator(number: int, how: str) -> str:
+    async def conns():
+        async with current().transaction() as conn:
+            yield conn
+
+    async def write() -> None:
+        held = conns()
+        async for conn in held if how.startswith("held") else conns():
+            await conn.execute("insert into shop values ($1)", number)
+            await Holdfast.continue_as_new(number - 1, how)
+
+    if number and how == "held in a branch":
+        await asyncio.create_task(write())
+    elif number:
+        await write()
+    return "end"
+
+
+@pytest.mark.parametrize("how", ["let go", "held", "held in a branch"])
+async def test_nobody_waits_for_a_generator_that_is_left_open_in_the_block(shop, how, caplog):
+    """The function waited for itself, for a minute; and ran again, where it held the generator."""
+    async with serve() as app:
+        assert await (await app.dispatch(in_a_generator, 1, how)).result(timeout=20) == "end"
+        assert "without the rows of its transaction" in caplog.text
+        gc.collect()
+        await until(lambda: nothing_is_open(shop))
+        assert await rows(shop) == []
