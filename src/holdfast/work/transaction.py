@@ -68,7 +68,7 @@ class Transaction:
             finally:
                 self._inside = None
             if self._is_over:
-                raise HoldfastError("the function ended before this block did: it is rolled back")
+                raise HoldfastError("the attempt ended before this block did: it is rolled back")
             self._open = stack.pop_all()
 
     def begin_anew(self) -> None:
