@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 
 import pytest
 
@@ -195,4 +196,92 @@ async def test_who_is_in_the_block_when_the_function_has_ended_is_refused(shop, 
         warned = "without the rows of its transaction" in caplog.text
         assert warned == (how != "before it")
         assert await nothing_is_open(shop)
+        assert await rows(shop) == []
+
+
+@durable(name="at_once")
+async def at_once() -> list[str]:
+    async def write(number: int) -> None:
+        async with current().transaction() as conn:
+            await conn.execute("insert into shop values ($1)", number)
+
+    found = await asyncio.gather(write(1), write(2), return_exceptions=True)
+    return [str(error) for error in found if error]
+
+
+async def test_of_two_branches_that_come_together_one_has_the_transaction(shop):
+    """Each had one; the rows of the first were lost, and its task was done."""
+    async with serve() as app:
+        refused = await (await app.dispatch(at_once)).result(timeout=60)
+        assert ["one transaction" in error for error in refused] == [True]
+        assert await rows(shop) == [1]
+        assert await nothing_is_open(shop)
+
+
+@durable(name="at_the_second_try")
+async def at_the_second_try() -> str:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0), current().transaction():
+            pass
+    async with current().transaction() as conn:
+        await conn.execute("insert into shop values (1)")
+    return "end"
+
+
+async def test_a_transaction_that_could_not_begin_may_begin_again(shop):
+    async with serve() as app:
+        assert await (await app.dispatch(at_the_second_try)).result(timeout=60) == "end"
+        assert await rows(shop) == [1]
+
+
+@durable(name="left_long_ago")
+async def left_long_ago(number: int, how: str) -> str:
+    async def write() -> None:
+        try:
+            await write_and_go_on(number, how)
+        finally:
+            await _go_on[-1].wait()
+
+    if number:
+        _background.append(asyncio.create_task(write()))
+        await asyncio.sleep(60)
+    return "end"
+
+
+async def test_a_branch_that_has_left_its_block_is_not_waited_for(shop):
+    """It held its run, its rows and its locks until it had ended, for up to a minute."""
+    _go_on.append(asyncio.Event())
+    async with serve() as app:
+        assert await (await app.dispatch(left_long_ago, 1, "")).result(timeout=20) == "end"
+        assert await rows(shop) == [1]
+        _go_on[-1].set()
+
+
+@durable(name="in_a_generator")
+async def in_a_generator(number: int, how: str) -> str:
+    async def conns():
+        async with current().transaction() as conn:
+            yield conn
+
+    async def write() -> None:
+        held = conns()
+        async for conn in held if how.startswith("held") else conns():
+            await conn.execute("insert into shop values ($1)", number)
+            await Holdfast.continue_as_new(number - 1, how)
+
+    if number and how == "held in a branch":
+        await asyncio.create_task(write())
+    elif number:
+        await write()
+    return "end"
+
+
+@pytest.mark.parametrize("how", ["let go", "held", "held in a branch"])
+async def test_nobody_waits_for_a_generator_that_is_left_open_in_the_block(shop, how, caplog):
+    """The function waited for itself, for a minute; and ran again, where it held the generator."""
+    async with serve() as app:
+        assert await (await app.dispatch(in_a_generator, 1, how)).result(timeout=20) == "end"
+        assert "without the rows of its transaction" in caplog.text
+        gc.collect()
+        await until(lambda: nothing_is_open(shop))
         assert await rows(shop) == []

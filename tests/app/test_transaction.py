@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import (
     Holdfast,
+    HoldfastError,
     NonRetryable,
     RetryPolicy,
     TaskCancelled,
@@ -22,6 +23,8 @@ from tests.app.shop import elsewhere, nothing_is_open, rows, serve
 
 _cancelled: list[int] = []
 _leaving: list[int] = []
+_go_on: list[asyncio.Event] = []
+_heard: list[str] = []
 
 
 @durable(name="order")
@@ -250,3 +253,61 @@ async def test_whoever_is_cancelled_on_its_way_out_leaves_no_rows(shop):
             await task.result(timeout=60)
         assert await nothing_is_open(shop)
         assert await rows(shop) == []
+
+
+@durable(name="defies", timeout=1.0)
+async def defies(where: str) -> int:
+    async def stay() -> None:
+        if current().attempt == 1:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                await _go_on[-1].wait()
+
+    if where == "before":
+        await stay()
+    try:
+        async with current().transaction() as conn:
+            await conn.execute("update shop set number = number + 1")
+            if where == "inside":
+                await stay()
+    except HoldfastError as error:
+        _heard.append(str(error))
+    if where == "after":
+        await stay()
+    return current().attempt
+
+
+async def test_whoever_is_given_up_leaves_no_transaction_that_holds_up_its_next_try(
+    shop, monkeypatch
+):
+    monkeypatch.setattr(slots, "_STOPPING", 0.2)
+    await shop.execute("insert into shop values (1)")
+    _go_on.append(asyncio.Event())
+    async with serve() as app:
+        task = await app.dispatch(defies.options(max_tries=2), "after")
+        assert await task.result(timeout=30) == 2
+        assert await nothing_is_open(shop)
+        _go_on[-1].set()
+    assert await rows(shop) == [2]
+
+
+@pytest.mark.parametrize("where", ["inside", "before"])
+async def test_whoever_is_given_up_and_goes_on_hears_that_it_has_no_transaction(
+    shop, monkeypatch, caplog, where
+):
+    monkeypatch.setattr(slots, "_STOPPING", 0.2)
+    await shop.execute("insert into shop values (1)")
+    _go_on.append(asyncio.Event())
+    _heard.clear()
+    async with serve() as app:
+        task = await app.dispatch(defies, where)
+        await until(lambda: is_logged(caplog, "goes on although"))
+        _go_on[-1].set()
+        assert await task.result(timeout=30) > 1
+    assert ["the attempt" in error and "ended" in error for error in _heard] == [True]
+    assert await rows(shop) == [2]
+
+
+async def is_logged(caplog, words: str) -> bool:
+    return words in caplog.text

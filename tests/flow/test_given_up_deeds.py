@@ -9,8 +9,12 @@ from uuid import UUID
 import pytest
 
 from holdfast import Holdfast
+from holdfast.answers import Written
+from holdfast.errors import StoreError
+from holdfast.flow.ending import Ending
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.task import Draft
+from holdfast.work.slots import Slots
 from tests.flow.acts import SOON, number_of
 from tests.work.bench import Bench
 
@@ -72,3 +76,77 @@ async def test_a_thread_that_dispatches_as_its_time_is_over_does_so_once(
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=30) == 2
     assert number_of(bench, "other") == 1
+
+
+async def test_who_is_given_up_while_the_store_refuses_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stayed `running` for ever, in its slot, with a lease that was renewed."""
+    monkeypatch.setattr("holdfast.work.slots._STOPPING", 0.2)
+    go, lives, is_full = asyncio.Event(), list[int](), False
+    real = SqlStore.record
+
+    async def record(store: SqlStore, *what: Any, **more: Any) -> Written:
+        if is_full:
+            raise StoreError("the disk is full")
+        return await real(store, *what, **more)
+
+    monkeypatch.setattr(SqlStore, "record", record)
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON, timeout=0.3)
+    async def flow() -> int:
+        nonlocal is_full
+        lives.append(1)
+        is_full = False
+        await Holdfast.step("one", int)
+        await bench.app.dispatch(other)
+        if len(lives) == 1:
+            is_full = True
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await go.wait()
+        return len(lives)
+
+    async with bench.worker(queues=["default"]):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=30) == 2
+        go.set()
+    assert "may do again what it did" in caplog.text
+
+
+async def test_nobody_writes_beside_one_that_writes_what_it_came_to(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.work.slots._STOPPING", 0.01)
+    looked, escaped = asyncio.Event(), list[BaseException]()
+    real_close, real_give_up = Ending.close, Slots._give_up
+
+    async def close(flow: Ending) -> Any:
+        await looked.wait()
+        return await real_close(flow)
+
+    async def escape(_: Ending, error: BaseException) -> None:
+        escaped.append(error)
+
+    def give_up(slots: Slots, attempt: Any) -> None:
+        real_give_up(slots, attempt)
+        looked.set()
+
+    @bench.app.durable(name="flow")
+    async def flow(number: int) -> str:
+        if number:
+            await Holdfast.step("one", int)
+            await Holdfast.continue_as_new(number - 1)
+        return "end"
+
+    monkeypatch.setattr(Ending, "close", close)
+    monkeypatch.setattr(Ending, "escape", escape)
+    monkeypatch.setattr(Slots, "_give_up", give_up)
+    async with bench.worker():
+        task = await bench.app.dispatch(flow, 1)
+        assert await task.result(timeout=30) == "end"
+    assert not escaped

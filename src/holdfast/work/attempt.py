@@ -170,8 +170,8 @@ class Attempt:
         self._site.released(self, settlement)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        if self.is_over:
-            raise HoldfastError("the function has ended: it has no transaction any more")
+        if self.is_over or self.ended:
+            raise HoldfastError("the attempt has ended: it has no transaction any more")
         if self._transaction is None:
             site = self._site
             self._transaction = Transaction(site.store, self.claimed.lease, site.holding)
@@ -365,6 +365,11 @@ class Attempt:
             with suppress(LeaseLost, TimeoutError):
                 async with asyncio.timeout(_KEEPING):
                     await self.began.escape(asyncio.CancelledError())
+
+    async def undo_rows(self) -> None:
+        """It is given up: what its transaction has locked would hold up its next try."""
+        if not self.is_over:  # else it does so itself, or commits
+            await self._roll_back(asyncio.CancelledError())
 
     async def _close(self, flow: Flowing) -> Sequence[UUID]:
         """Not while children are handed over: the answer says which of them are held here."""

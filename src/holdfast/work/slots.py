@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from math import inf
+from typing import Any
 from uuid import UUID
 
 from holdfast.answers import Journal, Written
@@ -301,12 +302,14 @@ class Slots:
         if attempt.began is None:
             self._give_up(attempt)
             return
-        giving_up = self._loop.create_task(self._give_up_last(attempt))
-        self._slots.add(giving_up)
-        giving_up.add_done_callback(self._slots.discard)
+        self._beside(self._give_up_last(attempt))
 
     async def _give_up_last(self, attempt: Attempt) -> None:
-        await attempt.keep_deeds()
+        try:
+            await attempt.keep_deeds()
+        except Exception:
+            task = attempt.claimed.lease.task
+            logger.exception("task %s: its next try may do again what it did", task)
         if attempt in self._running:
             self._give_up(attempt)
 
@@ -330,10 +333,16 @@ class Slots:
         if settlement and (settlement.verdict.final or attempt.begins_anew):
             attempt.orphans = orphans
         self._end(attempt, settlement, self.holding.now())
+        self._beside(attempt.undo_rows())
         self._defiant.add(attempt)
         if waited:
             attempt.resting = True
             self._resting.add(attempt)
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        doing = self._loop.create_task(work)
+        self._slots.add(doing)
+        doing.add_done_callback(self._slots.discard)
 
     def _end(self, attempt: Attempt, settlement: Settlement | None, now: int) -> None:
         if attempt.timer:

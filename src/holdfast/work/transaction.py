@@ -27,7 +27,8 @@ class Transaction:
         self._open: AsyncExitStack | None = None
         self._conn: Any = None
         self._inside: asyncio.Task[Any] | None = None  # that stands in the block
-        self._begins_anew = self._is_end = self._is_over = False
+        self._left = asyncio.Event()
+        self._has_begun = self._begins_anew = self._is_end = self._is_over = False
 
     @property
     def is_open(self) -> bool:
@@ -40,11 +41,22 @@ class Transaction:
                 "current().transaction() needs PostgreSQL: on SQLite it would keep everybody else "
                 "from writing while the function runs"
             )
-        if self._conn is not None:
+        if self._has_begun:
             raise HoldfastError("a task has one transaction: the one that ends it")
+        self._has_begun = True  # before anything is awaited: another branch may come meanwhile
+        try:
+            async with self._block() as conn:
+                yield conn
+        finally:
+            self._has_begun = self._conn is not None
+            self._left.set()
+
+    @asynccontextmanager
+    async def _block(self) -> AsyncIterator[Any]:
         async with AsyncExitStack() as stack:
             self._conn = await stack.enter_async_context(self._store.transaction())
             self._inside = asyncio.current_task()
+            self._left.clear()
             try:
                 yield self._conn
             except BaseException as error:
@@ -56,7 +68,7 @@ class Transaction:
             finally:
                 self._inside = None
             if self._is_over:
-                raise HoldfastError("the function ended before this block did: it is rolled back")
+                raise HoldfastError("the attempt ended before this block did: it is rolled back")
             self._open = stack.pop_all()
 
     def begin_anew(self) -> None:
@@ -70,10 +82,17 @@ class Transaction:
 
     async def left(self) -> bool:
         """A branch that began anew, or the coroutine of a thread, leaves its block only when the
-        function has ended. False: it does not."""
-        if self._is_end and self._inside:
-            await asyncio.wait({self._inside}, timeout=_PATIENCE)
-        if self._is_end and self._inside:
+        function has ended. False: it does not. Whoever has ended and left a generator open inside
+        it is not waited for."""
+        inside = self._inside
+        if not self._is_end or inside is asyncio.current_task():
+            return True
+        if inside:
+            inside.add_done_callback(lambda _: self._left.set())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._left.wait()
+        except TimeoutError:
             logger.error("task %s stays where it began anew; it runs again", self._lease.task)
             return False
         return True
