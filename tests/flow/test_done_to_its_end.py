@@ -239,6 +239,39 @@ async def test_a_branch_leaves_when_its_dispatch_has_ended_however_often_it_is_c
     assert number_of(bench, "other") == 1
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_a_branch_that_is_cancelled_at_once_leaves_where_it_left_in_a_replay(
+    bench: Bench, no_linger: None, turns: int
+) -> None:
+    """It left in the first turn of the known dispatch, before the sleep that had been over first."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def tell() -> None:
+        await bench.app.dispatch(other)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> str:
+        await Holdfast.step("first", str, 1)
+        telling = asyncio.create_task(tell())
+        sleeping = asyncio.create_task(Holdfast.sleep(0.1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        telling.cancel()
+        done, _ = await asyncio.wait({telling, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        first = "slept" if sleeping in done else "told"
+        await Holdfast.step(first, int)
+        await asyncio.wait({telling, sleeping})
+        await Holdfast.sleep(0.1)
+        return first
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker():
+        assert await (await bench.app.dispatch(flow)).result(timeout=15) == "slept"
+    assert number_of(bench, "other") == 1
+
+
 async def test_the_same_timeout_ends_a_dispatch_in_a_replay(bench: Bench, no_linger: None) -> None:
     """Both are over before it has ended. In the replay the inner one ended it, alone."""
 

@@ -154,8 +154,11 @@ class Flow(Ending):
         cancelled meanwhile leaves after them, as once; but not where they may not come now."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.loop.call_soon(_come, turn)
-        await turn
         cancelled: asyncio.CancelledError | None = None
+        try:
+            await turn
+        except asyncio.CancelledError as error:
+            cancelled = error
         while self._history.comes_before(effect.place) and not self.closed:
             if cancelled and not self._holds(branch):
                 break
