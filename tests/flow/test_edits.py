@@ -10,7 +10,7 @@ import pytest
 from holdfast import Holdfast, Snooze, TaskCancelled
 from holdfast.flow import arrivals
 from holdfast.tasks.task import TaskStatus
-from tests.flow.acts import journal, number_of, reason_of, status, waits
+from tests.flow.acts import ONCE, journal, number_of, reason_of, status, waits
 from tests.work.bench import Bench, until
 
 Body = Callable[[Any, Any], Awaitable[Any]]
@@ -392,7 +392,23 @@ async def _begins_anew(app: Holdfast, other: Any) -> None:
     await Holdfast.continue_as_new()
 
 
-GOES_ON = [_ends, _takes_a_step, _asks_a_child, _dispatches, _begins_anew]
+async def _dispatches_twice(app: Holdfast, other: Any) -> None:
+    await asyncio.gather(_dispatches(app, other), _dispatches(app, other))
+
+
+async def _dispatches_in_time(app: Holdfast, other: Any) -> None:
+    await asyncio.wait_for(app.dispatch(other), 10)
+
+
+GOES_ON = [
+    _ends,
+    _takes_a_step,
+    _asks_a_child,
+    _dispatches,
+    _dispatches_twice,
+    _dispatches_in_time,
+    _begins_anew,
+]
 
 
 @pytest.mark.parametrize("today", [["1h"], [0.2, "1h"]], ids=["one", "two"])
@@ -440,3 +456,47 @@ async def test_a_sleep_that_was_taken_out_is_not_mistaken_for_another(
         assert await app.retry(task)
         await waits(bench, task)
         assert await reason_of(bench, task) == "sleeps"
+
+
+async def test_who_dispatches_beside_edited_sleeps_waits_until_the_next_one_is_asked_for(
+    bench: Bench, no_linger: None
+) -> None:
+    """Between the two it is not known yet which of them today's code means."""
+
+    def app_with(first: float, *, tells: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other", queue="nobody")
+        async def other() -> None: ...
+
+        @app.durable(name="root", retry_policy=ONCE)
+        async def root() -> str:
+            slept = asyncio.Event()
+
+            async def tell() -> None:
+                await slept.wait()
+                if tells:
+                    await app.dispatch(other)
+
+            telling = asyncio.create_task(tell())
+            await Holdfast.sleep(first)
+            slept.set()
+            await asyncio.sleep(0.05)
+            await Holdfast.sleep(1.0)
+            await telling
+            return "over"
+
+        return app, root
+
+    app, root = app_with(0.1, tells=False)
+    async with bench.worker(app):
+        task = await app.dispatch(root)
+
+        async def sleeps() -> bool:
+            return (await journal(bench, task)).count("sleep") == 2
+
+        await until(sleeps)
+        await waits(bench, task)
+    async with bench.worker(app_with(1.0, tells=True)[0], queues=["default"]):
+        assert await task.result(timeout=20) == "over"
+    assert number_of(bench, "other") == 1

@@ -127,6 +127,8 @@ class Ending(Pump):
         self.freeze()
         for ask in list(self.open.values()):
             (ask.join or ask).cancel()
+        for waiting in list(self._unsure.values()):
+            waiting.cancel()
         return self._given_up
 
     async def close(self) -> list[UUID]:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.context import Effect
 from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.executors.watched import Watched
-from holdfast.flow.asks import Ask, Kind, PutDown, Timer
+from holdfast.flow.asks import Ask, Join, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
 from holdfast.flow.branches import Branch
 from holdfast.flow.ending import Ending
@@ -142,12 +142,25 @@ class Flow(Ending):
             self._faults.acted(branch)
         effect = self._effects.look(branch, name, digest)
         if effect.value is None and not effect.done:
-            left = [key for key in self._history.mistaken(self._asked) if key.branch == branch.path]
-            if left:
-                self.park(left, [effect.place])
+            await self._behind_no_mistake(branch, effect.place)
         if effect.value is not None and not self.is_alone():
             await self._in_its_turn(branch, effect)
         return effect
+
+    async def _behind_no_mistake(self, branch: Branch, place: Key) -> None:
+        """A sleep that has the answer of another may have led here. Where that one is for another
+        branch to ask for, it may yet; the pump knows when it has, or that it does not."""
+        if not (left := self._history.mistaken(self._asked)):
+            return
+        if here := [key for key in left if key.branch == branch.path]:
+            self.park(here, [place])
+        waiting = self._unsure[place] = Join(self, waits_for_all=True)
+        self.stir()
+        try:
+            await waiting
+        finally:
+            del self._unsure[place]
+        await self.check_open()
 
     async def _in_its_turn(self, branch: Branch, effect: Effect) -> None:
         """What is known took its time once: answers that came before it go first again. Whoever is
