@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Snooze, TaskCancelled
+from holdfast import Holdfast, NonRetryable, Snooze, TaskCancelled
 from holdfast.flow import arrivals
 from holdfast.tasks.task import TaskStatus
 from tests.flow.acts import ONCE, journal, number_of, reason_of, status, waits
@@ -400,8 +400,18 @@ async def _dispatches_in_time(app: Holdfast, other: Any) -> None:
     await asyncio.wait_for(app.dispatch(other), 10)
 
 
+async def _fails(app: Holdfast, other: Any) -> None:
+    raise NonRetryable("not paid within the hour")
+
+
+async def _snoozes(app: Holdfast, other: Any) -> None:
+    raise Snooze(3600)
+
+
 GOES_ON = [
     _ends,
+    _fails,
+    _snoozes,
     _takes_a_step,
     _asks_a_child,
     _dispatches,

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from uuid import UUID
 
+from holdfast.errors import Parked
 from holdfast.flow.asks import Ask
 from holdfast.flow.entries import Dropped
 from holdfast.flow.parking import disagreement
@@ -23,6 +24,11 @@ class Ending(Pump):
         """The function returned. Raises `Parked` where the journal knows of more than it asked."""
         if left := self._history.unasked(self._asked):
             raise disagreement(left, [])
+
+    def mistakes(self) -> Parked | None:
+        """The function raised: behind a sleep that has the answer of another, that is no end."""
+        left = self._history.mistaken(self._asked)
+        return disagreement(left, []) if left else None
 
     def is_of_a_child(self, error: BaseException) -> bool:
         if isinstance(error, BaseExceptionGroup):

@@ -383,6 +383,8 @@ class Attempt:
         if isinstance(error, NeedsWorker):
             logger.info("task %s: %s; it will run there, alone", self.context.task_id, error)
             return self.settle(HandedBack())  # granted again, it runs here as the only one
+        if self.why is None and self.began and not isinstance(error, Parked):
+            error = self.began.mistakes() or error
         if isinstance(error, Parked):
             return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
         outcome = outcome_of(error, self.function, self.context)

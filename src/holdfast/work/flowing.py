@@ -5,6 +5,7 @@ from uuid import UUID
 
 from holdfast.answers import Ending
 from holdfast.context import Asking
+from holdfast.errors import Parked
 
 __all__ = ["Flowing"]
 
@@ -16,6 +17,8 @@ class Flowing(Asking, Protocol):
     def closed(self) -> bool: ...
 
     def check_finished(self) -> None: ...
+
+    def mistakes(self) -> Parked | None: ...
 
     def is_of_a_child(self, error: BaseException) -> bool: ...
 
