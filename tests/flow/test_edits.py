@@ -187,6 +187,60 @@ async def test_a_snooze_keeps_what_is_recorded(bench: Bench, no_linger: None) ->
     assert ran == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("asks", [False, True], ids=["ends", "asks"])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside"])
+async def test_what_a_run_dispatched_before_it_was_parked_is_not_dispatched_again(
+    bench: Bench, no_linger: None, asks: bool, beside: bool
+) -> None:
+    """Each retry did."""
+
+    def app_with(*, tells: bool, goes_on: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other", queue="nobody")
+        async def other() -> None: ...
+
+        @app.durable(name="root", retry_policy=ONCE)
+        async def root() -> str:
+            await step("a")
+            listening = asyncio.create_task(_signal()) if beside else None
+            if tells:
+                await app.dispatch(other)
+            if goes_on:
+                await step("b")
+            elif asks:
+                await step("c")
+            else:
+                return "too early"
+            return str(await (listening or _signal()))
+
+        return app, root
+
+    app, root = app_with(tells=False, goes_on=True)
+    async with bench.worker(app, queues=["default"]):
+        task = await app.dispatch(root)
+
+        async def listens() -> bool:
+            return "step b" in await journal(bench, task) and "signal" in await reason_of(
+                bench, task
+            )
+
+        await until(listens)
+        await bench.app.send_signal(task, "go", "on")
+    for _ in range(3):
+        async with bench.worker(app_with(tells=True, goes_on=False)[0], queues=["default"]):
+
+            async def parked() -> bool:
+                return "recorded, not asked: step b" in await reason_of(bench, task)
+
+            await until(parked)
+        assert number_of(bench, "other") == 1
+        assert await bench.app.retry(task)
+    async with bench.worker(app_with(tells=True, goes_on=True)[0], queues=["default"]):
+        assert await task.result(timeout=20) == "on"
+    assert number_of(bench, "other") == 1
+
+
 async def test_what_is_parked_can_be_cancelled(bench: Bench, no_linger: None) -> None:
     task = await _in_flight(bench)
     app, _ = _app(bench, renamed)

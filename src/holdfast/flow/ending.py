@@ -80,6 +80,12 @@ class Ending(Pump):
         if written or self._must_stay():
             await self._recording.flush()
 
+    async def keep_notes(self) -> None:
+        """The run is parked: who goes on with it knows what was done elsewhere, and nothing else."""
+        await self._effects.end()
+        if self._recording.stays:
+            await self._recording.keep(self._history.later)
+
     def _unhandled(self, error: BaseException) -> Iterator[tuple[str, int]]:
         parts = _parts_of(error)
         escaped = set(map(id, parts))

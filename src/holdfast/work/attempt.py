@@ -348,6 +348,8 @@ class Attempt:
                 settlement = self.settle(Cancelled())
             if settlement and settlement.verdict in _FAILING and self.why is not Why.WAITS:
                 await flow.escape(error)
+            elif settlement and settlement.verdict is Verdict.WAITING:
+                await flow.keep_notes()
         except LeaseLost:
             settlement = None
         except Exception:
