@@ -192,14 +192,23 @@ class Flow(Ending):
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # Its patience is ours: as a timer of the function it would be recorded.
-            ending = self.loop.create_task(self._effects.end([work]), context=outside())
-            while not ending.done():
-                with suppress(asyncio.CancelledError):  # again: it leaves when it has heard
-                    await asyncio.wait({ending})
+            await self._to_its_end(work)
             raise
         finally:
             self._effects.heard(work)
+
+    async def _to_its_end(self, work: "asyncio.Task[bytes]") -> None:
+        """However often its branch is cancelled. As long as the function goes on, that may take its
+        time: what is not known would be done again by the next replay. Who ends the function cancels
+        its branches once more."""
+        while not (work.done() or self.closed or self.context.cancel_requested):
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
+        # Its patience is ours: as a timer of the function it would be recorded.
+        ending = self.loop.create_task(self._effects.end([work]), context=outside())
+        while not ending.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({ending})
 
     def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
         """By a thread."""
