@@ -210,8 +210,9 @@ class Flow(Ending):
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({ending})
 
-    def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
-        """By a thread."""
+    async def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
+        """By a thread, from now on."""
+        await self.check_open()
 
         async def until_then() -> bytes:
             return await asyncio.wrap_future(done)
