@@ -243,7 +243,7 @@ async def test_a_branch_leaves_when_its_dispatch_has_ended_however_often_it_is_c
 async def test_a_branch_that_is_cancelled_at_once_leaves_where_it_left_in_a_replay(
     bench: Bench, no_linger: None, turns: int
 ) -> None:
-    """It left in the first turn of the known dispatch, before the sleep that had been over first."""
+    """It left in the first turn of the known dispatch, before a sleep that had ended first."""
 
     @bench.app.durable(name="other", queue="nobody")
     async def other() -> None: ...

@@ -81,7 +81,7 @@ class Ending(Pump):
             await self._recording.flush()
 
     async def keep_notes(self) -> None:
-        """The run is parked: who goes on with it knows what was done elsewhere, and nothing else."""
+        """The run is parked: what was done elsewhere is known to whoever goes on with it."""
         await self._effects.end()
         if self._recording.stays:
             await self._recording.keep(self._history.later)

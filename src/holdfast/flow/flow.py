@@ -199,8 +199,8 @@ class Flow(Ending):
 
     async def _to_its_end(self, work: "asyncio.Task[bytes]") -> None:
         """However often its branch is cancelled. As long as the function goes on, that may take its
-        time: what is not known would be done again by the next replay. Who ends the function cancels
-        its branches once more."""
+        time: what is not known would be done again by the next replay. Whoever ends the function
+        cancels its branches once more."""
         while not (work.done() or self.closed or self.context.cancel_requested):
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({work})
