@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import Holdfast, TaskFailed, current
+from holdfast import Holdfast, TaskCancelled, TaskFailed, current
 from holdfast.flow import effects
 from holdfast.store import Store
 from holdfast.work import slots
@@ -239,6 +239,39 @@ async def test_a_branch_leaves_when_its_dispatch_has_ended_however_often_it_is_c
     assert number_of(bench, "other") == 1
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_a_branch_that_is_cancelled_at_once_leaves_where_it_left_in_a_replay(
+    bench: Bench, no_linger: None, turns: int
+) -> None:
+    """It left in the first turn of the known dispatch, before a sleep that had ended first."""
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    async def tell() -> None:
+        await bench.app.dispatch(other)
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> str:
+        await Holdfast.step("first", str, 1)
+        telling = asyncio.create_task(tell())
+        sleeping = asyncio.create_task(Holdfast.sleep(0.1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        telling.cancel()
+        done, _ = await asyncio.wait({telling, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        first = "slept" if sleeping in done else "told"
+        await Holdfast.step(first, int)
+        await asyncio.wait({telling, sleeping})
+        await Holdfast.sleep(0.1)
+        return first
+
+    await _SlowToAnswer.of(bench)
+    async with bench.worker():
+        assert await (await bench.app.dispatch(flow)).result(timeout=15) == "slept"
+    assert number_of(bench, "other") == 1
+
+
 async def test_the_same_timeout_ends_a_dispatch_in_a_replay(bench: Bench, no_linger: None) -> None:
     """Both are over before it has ended. In the replay the inner one ended it, alone."""
 
@@ -299,6 +332,61 @@ async def test_our_patience_with_a_dispatch_is_no_timer_of_the_function(
         task = await bench.app.dispatch(flow)
         await task.result(timeout=30)
     assert [name for name in await journal(bench, task) if "Effects" in name] == []
+
+
+async def test_a_dispatch_may_take_long_where_its_function_goes_on_without_it(
+    bench: Bench, no_linger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut short, not known, and done again by the replay."""
+    monkeypatch.setattr(effects, "_PATIENCE", 0.2)
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await bench.app.dispatch(other)
+        await Holdfast.sleep(0.5)
+
+    slow = await _SlowToAnswer.of(bench)
+    slow.after = 1.0
+    async with bench.worker():
+        task = await bench.app.dispatch(flow)
+        await task.result(timeout=30)
+    assert await bench.ends(task) == ["waiting", "done"]
+    assert number_of(bench, "other") == 1
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+async def test_a_dispatch_that_was_cut_short_before_ends_with_its_attempt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(effects, "_PATIENCE", 0.2)
+    cut = asyncio.Event()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=ONCE, timeout=1.0 if how == "timeout" else None)
+    async def flow() -> None:
+        await Holdfast.step("first", str, 1)
+        asyncio.get_running_loop().call_later(0.2, cut.set)
+        async with asyncio.timeout(0.1):
+            await bench.app.dispatch(other)
+
+    slow = await _SlowToAnswer.of(bench)
+    task = await bench.app.dispatch(flow)
+    slow.before = 3600.0
+    async with bench.worker():
+        await cut.wait()
+        if how == "cancel":
+            await bench.app.cancel(task)
+        with pytest.raises(TaskFailed if how == "timeout" else TaskCancelled):
+            await task.result(timeout=4.0)
+    assert number_of(bench, "other") == 0
 
 
 async def test_a_replay_that_fails_beside_a_known_dispatch_fails_at_once(

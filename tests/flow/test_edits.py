@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Snooze, TaskCancelled
+from holdfast import Holdfast, NonRetryable, Snooze, TaskCancelled
 from holdfast.flow import arrivals
 from holdfast.tasks.task import TaskStatus
-from tests.flow.acts import journal, number_of, reason_of, status, waits
+from tests.flow.acts import ONCE, journal, number_of, reason_of, status, waits
 from tests.work.bench import Bench, until
 
 Body = Callable[[Any, Any], Awaitable[Any]]
@@ -185,6 +185,60 @@ async def test_a_snooze_keeps_what_is_recorded(bench: Bench, no_linger: None) ->
         await app.send_signal(task, "go", "on")
         assert await task.result(timeout=60) == ["a", 1, "b", "on", "c"]
     assert ran == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["ends", "asks"])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside"])
+async def test_what_a_run_dispatched_before_it_was_parked_is_not_dispatched_again(
+    bench: Bench, no_linger: None, asks: bool, beside: bool
+) -> None:
+    """Each retry did."""
+
+    def app_with(*, tells: bool, goes_on: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other", queue="nobody")
+        async def other() -> None: ...
+
+        @app.durable(name="root", retry_policy=ONCE)
+        async def root() -> str:
+            await step("a")
+            listening = asyncio.create_task(_signal()) if beside else None
+            if tells:
+                await app.dispatch(other)
+            if goes_on:
+                await step("b")
+            elif asks:
+                await step("c")
+            else:
+                return "too early"
+            return str(await (listening or _signal()))
+
+        return app, root
+
+    app, root = app_with(tells=False, goes_on=True)
+    async with bench.worker(app, queues=["default"]):
+        task = await app.dispatch(root)
+
+        async def listens() -> bool:
+            return "step b" in await journal(bench, task) and "signal" in await reason_of(
+                bench, task
+            )
+
+        await until(listens)
+        await bench.app.send_signal(task, "go", "on")
+    for _ in range(3):
+        async with bench.worker(app_with(tells=True, goes_on=False)[0], queues=["default"]):
+
+            async def parked() -> bool:
+                return "recorded, not asked: step b" in await reason_of(bench, task)
+
+            await until(parked)
+        assert number_of(bench, "other") == 1
+        assert await bench.app.retry(task)
+    async with bench.worker(app_with(tells=True, goes_on=True)[0], queues=["default"]):
+        assert await task.result(timeout=20) == "on"
+    assert number_of(bench, "other") == 1
 
 
 async def test_what_is_parked_can_be_cancelled(bench: Bench, no_linger: None) -> None:
@@ -392,7 +446,33 @@ async def _begins_anew(app: Holdfast, other: Any) -> None:
     await Holdfast.continue_as_new()
 
 
-GOES_ON = [_ends, _takes_a_step, _asks_a_child, _dispatches, _begins_anew]
+async def _dispatches_twice(app: Holdfast, other: Any) -> None:
+    await asyncio.gather(_dispatches(app, other), _dispatches(app, other))
+
+
+async def _dispatches_in_time(app: Holdfast, other: Any) -> None:
+    await asyncio.wait_for(app.dispatch(other), 10)
+
+
+async def _fails(app: Holdfast, other: Any) -> None:
+    raise NonRetryable("not paid within the hour")
+
+
+async def _snoozes(app: Holdfast, other: Any) -> None:
+    raise Snooze(3600)
+
+
+GOES_ON = [
+    _ends,
+    _fails,
+    _snoozes,
+    _takes_a_step,
+    _asks_a_child,
+    _dispatches,
+    _dispatches_twice,
+    _dispatches_in_time,
+    _begins_anew,
+]
 
 
 @pytest.mark.parametrize("today", [["1h"], [0.2, "1h"]], ids=["one", "two"])
@@ -440,3 +520,47 @@ async def test_a_sleep_that_was_taken_out_is_not_mistaken_for_another(
         assert await app.retry(task)
         await waits(bench, task)
         assert await reason_of(bench, task) == "sleeps"
+
+
+async def test_who_dispatches_beside_edited_sleeps_waits_until_the_next_one_is_asked_for(
+    bench: Bench, no_linger: None
+) -> None:
+    """Between the two it is not known yet which of them today's code means."""
+
+    def app_with(first: float, *, tells: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other", queue="nobody")
+        async def other() -> None: ...
+
+        @app.durable(name="root", retry_policy=ONCE)
+        async def root() -> str:
+            slept = asyncio.Event()
+
+            async def tell() -> None:
+                await slept.wait()
+                if tells:
+                    await app.dispatch(other)
+
+            telling = asyncio.create_task(tell())
+            await Holdfast.sleep(first)
+            slept.set()
+            await asyncio.sleep(0.05)
+            await Holdfast.sleep(1.0)
+            await telling
+            return "over"
+
+        return app, root
+
+    app, root = app_with(0.1, tells=False)
+    async with bench.worker(app):
+        task = await app.dispatch(root)
+
+        async def sleeps() -> bool:
+            return (await journal(bench, task)).count("sleep") == 2
+
+        await until(sleeps)
+        await waits(bench, task)
+    async with bench.worker(app_with(1.0, tells=True)[0], queues=["default"]):
+        assert await task.result(timeout=20) == "over"
+    assert number_of(bench, "other") == 1

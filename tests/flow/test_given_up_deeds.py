@@ -3,6 +3,7 @@ thread was still at it."""
 
 import asyncio
 from collections.abc import Sequence
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.answers import Written
 from holdfast.errors import StoreError
+from holdfast.flow.blocking import Blocking
 from holdfast.flow.ending import Ending
 from holdfast.stores.sql import SqlStore
 from holdfast.tasks.task import Draft
@@ -150,3 +152,40 @@ async def test_nobody_writes_beside_one_that_writes_what_it_came_to(
         task = await bench.app.dispatch(flow, 1)
         assert await task.result(timeout=30) == "end"
     assert not escaped
+
+
+async def test_a_thread_that_was_about_to_dispatch_as_its_time_was_over_does_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had looked what was known of it; its next try does it."""
+    lives: list[int] = []
+    second, left = Event(), Event()
+
+    @bench.app.durable(name="other", queue="nobody")
+    async def other() -> None: ...
+
+    @bench.app.durable(name="flow", retry_policy=SOON, timeout=0.5)
+    def flow() -> int:
+        lives.append(1)
+        if len(lives) == 2:
+            second.set()
+        Holdfast.run(Holdfast.step("one", int))
+        bench.app.dispatch_sync(other)
+        return len(lives)
+
+    real = Blocking.carry_out
+
+    async def late(blocking: Blocking, effect: Any) -> bytes:
+        is_first = not second.is_set() and second.wait(20)
+        try:
+            return await real(blocking, effect)
+        finally:
+            if is_first:
+                left.set()
+
+    monkeypatch.setattr(Blocking, "carry_out", late)
+    async with bench.worker(queues=["default"]):
+        task = await bench.app.dispatch(flow)
+        assert await task.result(timeout=30) == 2
+        assert await asyncio.to_thread(left.wait, 20)
+    assert number_of(bench, "other") == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, TaskFailed, TaskHandle
+from holdfast.errors import PayloadRefused
 from tests.flow.acts import ONCE, SOON, journal, waits
 from tests.flow.crashing import BOTH_SIDES, Crashing
 from tests.work.bench import Bench, until
@@ -158,6 +159,55 @@ async def test_the_next_try_waits_for_the_next_signal(bench: Bench, no_linger: N
         await bench.app.send_signal(task, "n", 7)
         assert await task.result(timeout=30) == 7
     assert len(tries) < 4
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["alone", "asks"])
+async def test_a_signal_that_did_not_fit_and_was_caught_stays_an_answer(
+    bench: Bench, no_linger: None, is_asked: bool
+) -> None:
+    """The next try waited for another one, which nobody sends."""
+    tries: list[int] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> int:
+        tries.append(1)
+        try:
+            said = await _listens()
+        except PayloadRefused:
+            said = 0
+            if is_asked:
+                await Holdfast.step("note", int)
+                if len(tries) < 3:
+                    raise ConnectionError("for a moment") from None
+        if len(tries) < 3:
+            raise ConnectionError("for a moment")
+        return said
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await bench.app.send_signal(task, "n", "seven")
+        assert await task.result(timeout=15) == 0
+    assert len(tries) >= 3
+
+
+async def test_a_group_with_a_signal_that_did_not_fit_lets_it_through(
+    bench: Bench, no_linger: None
+) -> None:
+    tries: list[int] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> int:
+        tries.append(1)
+        try:
+            return await _listens()
+        except PayloadRefused as refused:
+            raise ExceptionGroup("all of them", [refused, ConnectionError("too")]) from None
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await bench.app.send_signal(task, "n", "seven")
+        await bench.app.send_signal(task, "n", 7)
+        assert await task.result(timeout=15) == 7
 
 
 @pytest.mark.timeout(300)

@@ -46,6 +46,8 @@ class Blocking:
         try:
             return answer.result()
         except CancelledError:
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()  # it may not have begun
             if self._flow.closed:
                 self._pause()
             raise PutDown from None
@@ -105,13 +107,15 @@ class Blocking:
         self.run(self._flow.note(effect, value, decides=decides), always=True)
 
     async def carry_out(self, effect: Coroutine[Any, Any, bytes]) -> bytes:
-        """Nobody cancels a thread; but its attempt may end meanwhile, and must know of this."""
+        """Nobody cancels a thread; but its attempt may end meanwhile, and must know of this. One
+        that has ended already begins nothing."""
         done: Future[bytes] = Future()
         done.set_running_or_notify_cancel()  # nobody else ends it
-        self._flow.loop.call_soon_threadsafe(self._flow.carried_out_elsewhere, done)
         try:
+            self.run(self._flow.carried_out_elsewhere(done))
             return await effect
         finally:
+            effect.close()
             done.set_result(b"")
 
     def patched(self, name: str) -> bool:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from uuid import UUID
 
+from holdfast.errors import Parked
 from holdfast.flow.asks import Ask
 from holdfast.flow.entries import Dropped
 from holdfast.flow.parking import disagreement
@@ -23,6 +24,11 @@ class Ending(Pump):
         """The function returned. Raises `Parked` where the journal knows of more than it asked."""
         if left := self._history.unasked(self._asked):
             raise disagreement(left, [])
+
+    def mistakes(self) -> Parked | None:
+        """The function raised: behind a sleep that has the answer of another, that is no end."""
+        left = self._history.mistaken(self._asked)
+        return disagreement(left, []) if left else None
 
     def is_of_a_child(self, error: BaseException) -> bool:
         if isinstance(error, BaseExceptionGroup):
@@ -74,10 +80,16 @@ class Ending(Pump):
         if written or self._must_stay():
             await self._recording.flush()
 
+    async def keep_notes(self) -> None:
+        """The run is parked: what was done elsewhere is known to whoever goes on with it."""
+        await self._effects.end()
+        if self._recording.stays:
+            await self._recording.keep(self._history.later)
+
     def _unhandled(self, error: BaseException) -> Iterator[tuple[str, int]]:
         parts = _parts_of(error)
         escaped = set(map(id, parts))
-        asks = self._faults.asks
+        asks = [ask for ask in self._faults.asks if not _is_unfit(ask) or self._led_to(error, ask)]
         asks += [ask for raised, ask in self._raised if id(raised) in escaped]
         if self._last_due and any(map(_is_of_a_timer, parts)):
             asks.append(self._last_due)
@@ -89,6 +101,12 @@ class Ending(Pump):
             elif position is not None:
                 yield "failed child" if ask.kind == "child" else ask.kind, position
         yield from self._unheard({ask.key for ask in asks} | self.open.keys())
+
+    def _led_to(self, error: BaseException, ask: Ask) -> bool:
+        """Whether what this raised ends the attempt, or was being handled as that was raised. Else
+        it was caught, and stays: nobody may ever send another signal."""
+        around = set(map(id, _parts_of(error, handled=True)))
+        return any(id(raised) in around for raised, of in self._raised if of is ask)
 
     def _place_of(self, ask: Ask) -> int | None:
         begun = self._history.begun.get(ask.key)
@@ -127,6 +145,8 @@ class Ending(Pump):
         self.freeze()
         for ask in list(self.open.values()):
             (ask.join or ask).cancel()
+        for waiting in list(self._unsure.values()):
+            waiting.cancel()
         return self._given_up
 
     async def close(self) -> list[UUID]:
@@ -157,9 +177,16 @@ def _is_of_a_timer(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) and caused
 
 
-def _parts_of(error: BaseException) -> list[BaseException]:
+def _is_unfit(ask: Ask) -> bool:
+    """A signal that did not fit."""
+    if ask.kind != "signal" or not ask.done() or ask.cancelled():
+        return False
+    return ask.result().how == "failed"
+
+
+def _parts_of(error: BaseException, *, handled: bool = False) -> list[BaseException]:
     """The error, those it was raised from, and those that it is a group of. Not those that were
-    being handled when it was raised: something may have been done about them."""
+    being handled when it was raised, unless `handled`: something may have been done about them."""
     found: dict[int, BaseException] = {}
     todo: list[BaseException | None] = [error]
     while todo and len(found) < 1000:
@@ -168,6 +195,8 @@ def _parts_of(error: BaseException) -> list[BaseException]:
             continue
         found[id(each)] = each
         todo.append(each.__cause__)
+        if handled:
+            todo.append(each.__context__)
         if isinstance(each, BaseExceptionGroup):
             todo += each.exceptions
     return list(found.values())

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.context import Effect
 from holdfast.errors import HoldfastError, StoreUnreachable
 from holdfast.executors.watched import Watched
-from holdfast.flow.asks import Ask, Kind, PutDown, Timer
+from holdfast.flow.asks import Ask, Join, Kind, PutDown, Timer
 from holdfast.flow.blocking import hand_on
 from holdfast.flow.branches import Branch
 from holdfast.flow.ending import Ending
@@ -142,20 +142,36 @@ class Flow(Ending):
             self._faults.acted(branch)
         effect = self._effects.look(branch, name, digest)
         if effect.value is None and not effect.done:
-            left = [key for key in self._history.mistaken(self._asked) if key.branch == branch.path]
-            if left:
-                self.park(left, [effect.place])
+            await self._behind_no_mistake(branch, effect.place)
         if effect.value is not None and not self.is_alone():
             await self._in_its_turn(branch, effect)
         return effect
+
+    async def _behind_no_mistake(self, branch: Branch, place: Key) -> None:
+        """A sleep that has the answer of another may have led here. Where that one is for another
+        branch to ask for, it may yet; the pump knows when it has, or that it does not."""
+        if not (left := self._history.mistaken(self._asked)):
+            return
+        if here := [key for key in left if key.branch == branch.path]:
+            self.park(here, [place])
+        waiting = self._unsure[place] = Join(self, waits_for_all=True)
+        self.stir()
+        try:
+            await waiting
+        finally:
+            del self._unsure[place]
+        await self.check_open()
 
     async def _in_its_turn(self, branch: Branch, effect: Effect) -> None:
         """What is known took its time once: answers that came before it go first again. Whoever is
         cancelled meanwhile leaves after them, as once; but not where they may not come now."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.loop.call_soon(_come, turn)
-        await turn
         cancelled: asyncio.CancelledError | None = None
+        try:
+            await turn
+        except asyncio.CancelledError as error:
+            cancelled = error
         while self._history.comes_before(effect.place) and not self.closed:
             if cancelled and not self._holds(branch):
                 break
@@ -176,17 +192,27 @@ class Flow(Ending):
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # Its patience is ours: as a timer of the function it would be recorded.
-            ending = self.loop.create_task(self._effects.end([work]), context=outside())
-            while not ending.done():
-                with suppress(asyncio.CancelledError):  # again: it leaves when it has heard
-                    await asyncio.wait({ending})
+            await self._to_its_end(work)
             raise
         finally:
             self._effects.heard(work)
 
-    def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
-        """By a thread."""
+    async def _to_its_end(self, work: "asyncio.Task[bytes]") -> None:
+        """However often its branch is cancelled. As long as the function goes on, that may take its
+        time: what is not known would be done again by the next replay. Whoever ends the function
+        cancels its branches once more."""
+        while not (work.done() or self.closed or self.context.cancel_requested):
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
+        # Its patience is ours: as a timer of the function it would be recorded.
+        ending = self.loop.create_task(self._effects.end([work]), context=outside())
+        while not ending.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({ending})
+
+    async def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
+        """By a thread, from now on."""
+        await self.check_open()
 
         async def until_then() -> bytes:
             return await asyncio.wrap_future(done)

@@ -149,6 +149,9 @@ class Pump(Standing):
             else:
                 await self._begin(new)
             return True
+        if self._unsure:
+            await self._make_sure_of_sleeps()
+            return True
         if unsure := [ask for ask in self.open.values() if ask.unsure]:
             await self._make_sure(unsure)
             return True
@@ -202,6 +205,14 @@ class Pump(Standing):
     def _tell(self, arrivals: Sequence[Arrival]) -> None:
         self._effects.hold()
         self._answer([(self.open.pop(arrival.key), arrival.one) for arrival in arrivals])
+
+    async def _make_sure_of_sleeps(self) -> None:
+        if left := self._history.mistaken(self._asked):
+            await self._doubt(left, list(self._unsure))
+            return
+        for waiting in self._unsure.values():
+            if not waiting.done():
+                waiting.set_result(None)
 
     async def _make_sure(self, asks: Sequence[Ask]) -> None:
         await self._children.make_sure(asks)

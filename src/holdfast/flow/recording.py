@@ -2,13 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from holdfast.answers import Step, Taking, Written
 from holdfast.errors import StoreError, StoreUnreachable
-from holdfast.flow.entries import Abandoned, Asked, Came, Entry, Passed, Reached, Recorded, write
+from holdfast.flow.entries import (
+    Abandoned,
+    Asked,
+    Came,
+    Dropped,
+    Entry,
+    Passed,
+    Reached,
+    Recorded,
+    write,
+)
 from holdfast.store import Flows
 from holdfast.tasks.task import Draft, Lease
 
@@ -40,6 +50,7 @@ class Recording:
         self.has_written = False  # something that the disk has, in this attempt
         self.decides = False  # it holds what another run might answer otherwise
         self.stays = False  # it holds what the next attempt must know, however this one ends
+        self._last_to_stay = -1  # where that is
         self.tail: int | None = None  # from here on nothing was asked and nothing came
 
     def add(self, entry: Entry, *, decides: bool = False, stays: bool = False) -> int:
@@ -50,7 +61,8 @@ class Recording:
         self._pending.append(write(position, entry))
         self._follow(position, entry, kept=stays)
         self.decides = self.decides or decides
-        self.stays = self.stays or stays
+        if stays:
+            self.stays, self._last_to_stay = True, position
         return position
 
     def _follow(self, position: int, entry: Entry, *, kept: bool) -> None:
@@ -77,6 +89,17 @@ class Recording:
         """Write all that was added. Raises `LeaseLost`."""
         async with self.turn:
             await self.write_with((), seen=seen)
+
+    async def keep(self, later: Iterable[int]) -> None:
+        """Write what stays, of a run that goes another way next time: nothing of it has a place any
+        more. Signals that it heard of are not used up. `later`: as dropped before."""
+        async with self.turn:
+            self._pending = [one for one in self._pending if one.position <= self._last_to_stay]
+            self._consumed.clear()
+            if self._pending:
+                self.position = self._last_to_stay + 1
+                self.add(Dropped([], sorted(later), void=self._pending[0].position))
+            await self.write_with(())
 
     async def write_with(
         self,

@@ -74,6 +74,7 @@ class Standing:
         self._asked: set[Key] = set()
         self._taken: set[Key] = set()  # values
         self.open: dict[Key, Ask] = {}
+        self._unsure: dict[Key, Join] = {}  # dispatches behind a sleep that may be mistaken
         self._arrivals = Arrivals(
             store, self._lease.task, self.open, self.loop, self._history.returned
         )
@@ -185,7 +186,7 @@ class Standing:
         """Recorded, and not asked. Something may go on that we cannot see."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        if not self.open.keys() & new:
+        if not (self.open.keys() | self._unsure.keys()).intersection(new):
             return  # given up, by a timeout of no time at all
         moves, now = self._business.moves, self.loop.time()
         if self._waits_for_us() or self._business.own == "surely":

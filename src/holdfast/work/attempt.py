@@ -348,6 +348,8 @@ class Attempt:
                 settlement = self.settle(Cancelled())
             if settlement and settlement.verdict in _FAILING and self.why is not Why.WAITS:
                 await flow.escape(error)
+            elif settlement and settlement.verdict is Verdict.WAITING:
+                await flow.keep_notes()
         except LeaseLost:
             settlement = None
         except Exception:
@@ -388,6 +390,8 @@ class Attempt:
         if isinstance(error, NeedsWorker):
             logger.info("task %s: %s; it will run there, alone", self.context.task_id, error)
             return self.settle(HandedBack())  # granted again, it runs here as the only one
+        if self.why is None and self.began and not isinstance(error, Parked):
+            error = self.began.mistakes() or error
         if isinstance(error, Parked):
             return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
         outcome = outcome_of(error, self.function, self.context)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from holdfast.answers import Ending
 from holdfast.context import Asking
+from holdfast.errors import Parked
 
 __all__ = ["Flowing"]
 
@@ -17,11 +18,15 @@ class Flowing(Asking, Protocol):
 
     def check_finished(self) -> None: ...
 
+    def mistakes(self) -> Parked | None: ...
+
     def is_of_a_child(self, error: BaseException) -> bool: ...
 
     async def let_steps_end(self) -> None: ...
 
     async def escape(self, error: BaseException) -> None: ...
+
+    async def keep_notes(self) -> None: ...
 
     def freeze(self) -> None: ...
 

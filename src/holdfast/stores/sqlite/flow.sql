@@ -166,13 +166,13 @@ cross join watch w on w.task = unhex(a.value)
 -- Those of these that it would wait for in vain: they are not there any more, or wait for it themselves, through
 -- whoever watches them and through parents that have not ended.
 -- name: in_vain
-with recursive open (id, forgotten) as materialized (
+with recursive asked (id, forgotten) as materialized (
   select unhex(a.value), not exists (select 1 from task t where t.id = unhex(a.value))
   from json_each(:ids) a
   where not exists (select 1 from outcome o where o.id = unhex(a.value))
 ),
 waits (id) as (
-  select :id where exists (select 1 from open o where not o.forgotten)
+  select :id where exists (select 1 from asked a where not a.forgotten)
   union
   select t.parent
   from waits w
@@ -183,9 +183,9 @@ waits (id) as (
   from waits w
   cross join watch x on x.task = w.id
 )
-select o.id, o.forgotten
-from open o
-where o.forgotten or exists (select 1 from waits w where w.id = o.id)
+select a.id, a.forgotten
+from asked a
+where a.forgotten or exists (select 1 from waits w where w.id = a.id)
 
 -- name: watching
 select l.id, l.watched
