@@ -16,7 +16,7 @@ from tests.flow.slowly import slow_commits
 from tests.work.bench import Bench, until
 
 
-class _SlowToAnswer:
+class SlowToAnswer:
     """It dispatches and signals `before` seconds later, and says so `after` more."""
 
     def __init__(self, store: Any) -> None:
@@ -24,7 +24,7 @@ class _SlowToAnswer:
         self.before, self.after = 0.0, 0.3
 
     @classmethod
-    async def of(cls, bench: Bench) -> "_SlowToAnswer":
+    async def of(cls, bench: Bench) -> "SlowToAnswer":
         client = await bench.app.home.client()
         slow = cls(client.store)
         client.store = cast(Store, slow)
@@ -89,7 +89,7 @@ async def test_what_is_given_up_while_it_is_done_is_not_done_again(bench: Bench,
             return heard
         return heard
 
-    await _SlowToAnswer.of(bench)
+    await SlowToAnswer.of(bench)
     async with bench.worker():
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=30) == [1]
@@ -119,7 +119,7 @@ async def test_a_branch_that_goes_on_beside_a_failure_dispatches_nothing_unknown
         await Holdfast.step("first", str, 1)
         await asyncio.gather(tell(), Holdfast.step("fail", fail))
 
-    await _SlowToAnswer.of(bench)
+    await SlowToAnswer.of(bench)
     async with bench.worker():
         await (await bench.app.dispatch(flow)).result(timeout=30)
     assert number_of(bench, "other") == 3
@@ -173,7 +173,7 @@ async def test_no_function_is_put_down_in_the_middle_of_a_dispatch(bench: Bench)
         return number_of(bench, "other") == 1
 
     task = await bench.app.dispatch(flow)
-    slow = await _SlowToAnswer.of(bench)
+    slow = await SlowToAnswer.of(bench)
     slow.after = 4.0
     async with bench.worker():
         await until(is_made)
@@ -190,7 +190,7 @@ async def test_a_dispatch_that_hangs_ends_with_its_attempt(
     """Else the next attempt dispatches, and then the old one does."""
     monkeypatch.setattr(effects, "_PATIENCE", 0.2)
     monkeypatch.setattr(slots, "_STOPPING", 1.0)
-    slow = await _SlowToAnswer.of(bench)
+    slow = await SlowToAnswer.of(bench)
     seconds = [2.0]
 
     @bench.app.durable(name="other", queue="nobody")
@@ -233,7 +233,7 @@ async def test_a_branch_leaves_when_its_dispatch_has_ended_however_often_it_is_c
         await asyncio.sleep(0.5)
         await Holdfast.sleep(0.1)
 
-    await _SlowToAnswer.of(bench)
+    await SlowToAnswer.of(bench)
     async with bench.worker(drain_timeout=1.0):
         await (await bench.app.dispatch(flow)).result(timeout=15)
     assert number_of(bench, "other") == 1
@@ -266,7 +266,7 @@ async def test_a_branch_that_is_cancelled_at_once_leaves_where_it_left_in_a_repl
         await Holdfast.sleep(0.1)
         return first
 
-    await _SlowToAnswer.of(bench)
+    await SlowToAnswer.of(bench)
     async with bench.worker():
         assert await (await bench.app.dispatch(flow)).result(timeout=15) == "slept"
     assert number_of(bench, "other") == 1
@@ -295,7 +295,7 @@ async def test_the_same_timeout_ends_a_dispatch_in_a_replay(bench: Bench, no_lin
         await Holdfast.sleep(0.1)
         return which
 
-    await _SlowToAnswer.of(bench)
+    await SlowToAnswer.of(bench)
     async with bench.worker(drain_timeout=1.0):
         task = await bench.app.dispatch(flow)
         assert await task.result(timeout=15) == "outer"
@@ -327,7 +327,7 @@ async def test_our_patience_with_a_dispatch_is_no_timer_of_the_function(
         await asyncio.gather(tell(), ask())
         await Holdfast.sleep(0.1)
 
-    await _SlowToAnswer.of(bench)
+    await SlowToAnswer.of(bench)
     async with bench.worker():
         task = await bench.app.dispatch(flow)
         await task.result(timeout=30)
@@ -351,7 +351,7 @@ async def test_a_dispatch_may_take_long_where_its_function_goes_on_without_it(
                 await bench.app.dispatch(other)
         await Holdfast.sleep(0.5)
 
-    slow = await _SlowToAnswer.of(bench)
+    slow = await SlowToAnswer.of(bench)
     slow.after = 1.0
     async with bench.worker():
         task = await bench.app.dispatch(flow)
@@ -361,8 +361,9 @@ async def test_a_dispatch_may_take_long_where_its_function_goes_on_without_it(
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
+@pytest.mark.parametrize("by", ["timeout", "group"])
 async def test_a_dispatch_that_was_cut_short_before_ends_with_its_attempt(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str, by: str
 ) -> None:
     monkeypatch.setattr(effects, "_PATIENCE", 0.2)
     cut = asyncio.Event()
@@ -370,14 +371,25 @@ async def test_a_dispatch_that_was_cut_short_before_ends_with_its_attempt(
     @bench.app.durable(name="other", queue="nobody")
     async def other() -> None: ...
 
+    async def tell() -> None:
+        await bench.app.dispatch(other)
+
+    async def fail() -> None:
+        await asyncio.sleep(0.1)
+        raise ValueError("no")
+
     @bench.app.durable(name="flow", retry_policy=ONCE, timeout=1.0 if how == "timeout" else None)
     async def flow() -> None:
         await Holdfast.step("first", str, 1)
         asyncio.get_running_loop().call_later(0.2, cut.set)
-        async with asyncio.timeout(0.1):
-            await bench.app.dispatch(other)
+        if by == "timeout":
+            async with asyncio.timeout(0.1):
+                await tell()
+        async with asyncio.TaskGroup() as group:  # which tells nobody a second time
+            group.create_task(tell())
+            group.create_task(fail())
 
-    slow = await _SlowToAnswer.of(bench)
+    slow = await SlowToAnswer.of(bench)
     task = await bench.app.dispatch(flow)
     slow.before = 3600.0
     async with bench.worker():

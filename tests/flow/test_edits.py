@@ -3,14 +3,16 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast import Holdfast, NonRetryable, Snooze, TaskCancelled
 from holdfast.flow import arrivals
+from holdfast.store import Store
 from holdfast.tasks.task import TaskStatus
-from tests.flow.acts import ONCE, journal, number_of, reason_of, status, waits
+from tests.flow.acts import ONCE, SOON, journal, number_of, reason_of, status, waits
+from tests.flow.test_done_to_its_end import SlowToAnswer
 from tests.work.bench import Bench, until
 
 Body = Callable[[Any, Any], Awaitable[Any]]
@@ -241,6 +243,101 @@ async def test_what_a_run_dispatched_before_it_was_parked_is_not_dispatched_agai
     assert number_of(bench, "other") == 1
 
 
+async def test_a_run_that_is_parked_dispatches_nothing_more(bench: Bench, no_linger: None) -> None:
+    """What a branch began while the run was being parked was known to nobody."""
+
+    def app_with(*, fits: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other", queue="nobody")
+        async def other(number: int) -> None: ...
+
+        async def tell() -> None:
+            for number in range(5):
+                await app.dispatch(other, number)
+
+        @app.durable(name="root", retry_policy=ONCE)
+        async def root() -> str:
+            await step("a")
+            telling = None if fits else asyncio.create_task(tell())
+            if telling:
+                await asyncio.sleep(0.1)
+                return "too early"
+            await step("b")
+            return str(await _signal())
+
+        return app, root
+
+    app, root = app_with(fits=True)
+    async with bench.worker(app, queues=["default"]):
+        task = await app.dispatch(root)
+        await waits(bench, task)
+    for so_often in range(1, 4):
+        await _is_parked(bench, task, app_with(fits=False)[0])
+        assert number_of(bench, "other") == so_often
+
+
+async def test_what_is_given_up_by_a_run_that_is_parked_is_not(
+    bench: Bench, no_linger: None
+) -> None:
+    """The mended code has its child still, although what was dispatched meanwhile is kept."""
+
+    def app_with(*, fits: bool) -> tuple[Any, Any]:
+        app = bench.new_app()
+
+        @app.durable(name="other", queue="nobody")
+        async def other() -> None: ...
+
+        @app.durable(name="charge", queue="nobody")
+        async def charge() -> int:
+            return 7
+
+        async def pay() -> int:
+            return await charge()
+
+        async def tell() -> None:
+            await app.dispatch(other)
+
+        @app.durable(name="root", retry_policy=ONCE)
+        async def root() -> str:
+            await step("a")
+            paying = asyncio.create_task(pay())
+            telling = None if fits else asyncio.create_task(tell())
+            if telling:
+                await asyncio.sleep(0.1)
+                paying.cancel()
+                return "too early"
+            await step("b")
+            return f"{await _signal()} {await paying}"
+
+        return app, root
+
+    app, root = app_with(fits=True)
+    async with bench.worker(app, queues=["default"]):
+        task = await app.dispatch(root)
+        await waits(bench, task)
+    await _is_parked(bench, task, app_with(fits=False)[0])
+    assert number_of(bench, "other") == 1
+    await bench.app.send_signal(task, "go", "on")
+    async with bench.worker(app_with(fits=True)[0], queues=["default", "nobody"]):
+        assert await task.result(timeout=30) == "on 7"
+    assert number_of(bench, "charge") == 1
+
+
+async def _is_parked(bench: Bench, task: Any, app: Any) -> None:
+    """By a worker of this app, whose dispatches take a while; and it is retried."""
+    await bench.app.send_signal(task, "stir", "it")
+    client = await app.home.client()
+    client.store = cast(Store, SlowToAnswer(client.store))
+    async with bench.worker(app, queues=["default"]):
+
+        async def parked() -> bool:
+            return "recorded, not asked: step b" in await reason_of(bench, task)
+
+        await until(parked)
+    assert await bench.app.retry(task)
+
+
 async def test_what_is_parked_can_be_cancelled(bench: Bench, no_linger: None) -> None:
     task = await _in_flight(bench)
     app, _ = _app(bench, renamed)
@@ -425,6 +522,32 @@ async def test_a_loop_may_sleep_for_lengths_that_are_drawn_from_a_few(
 
     async with bench.worker():
         assert await (await bench.app.dispatch(root)).result(timeout=30) == "over"
+
+
+async def test_who_fails_where_a_sleep_may_be_mistaken_is_tried_again(
+    bench: Bench, no_linger: None
+) -> None:
+    """It had drawn the length of the sleep behind that one, and was parked."""
+    lives: list[int] = []
+
+    @bench.app.durable(name="root", retry_policy=SOON)
+    async def root() -> str:
+        await Holdfast.sleep(0.5 if lives else 0.02)  # as if drawn
+        lives.append(1)
+        if len(lives) == 2:
+            raise ConnectionError("the site is down for a moment")
+        await Holdfast.sleep(0.5)
+        return "over"
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+
+        async def is_over() -> bool:
+            assert "parked" not in await reason_of(bench, task)
+            return await status(bench, task) is TaskStatus.DONE
+
+        await until(is_over)
+    assert len(lives) >= 3
 
 
 async def _ends(app: Holdfast, other: Any) -> None: ...

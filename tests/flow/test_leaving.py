@@ -394,9 +394,9 @@ async def test_rows_that_are_refused_with_a_slow_end_are_an_error(
             raise StoreError("a row is refused")
         return await real_commit(self, settlement)
 
-    async def escape(self: Ending, error: BaseException) -> None:
+    async def escape(self: Ending, error: BaseException, *, final: bool) -> None:
         await asyncio.sleep(0.5 if where == "escape" else 0.0)
-        await real_escape(self, error)
+        await real_escape(self, error, final=final)
 
     monkeypatch.setattr(Transaction, "commit", commit)
     monkeypatch.setattr(Ending, "escape", escape)

@@ -190,6 +190,27 @@ async def test_a_signal_that_did_not_fit_and_was_caught_stays_an_answer(
     assert len(tries) >= 3
 
 
+async def test_caught_it_stays_an_answer_until_the_next_life(bench: Bench, no_linger: None) -> None:
+    """Which could never succeed: each heard the same again."""
+
+    @bench.app.durable(name="root", retry_policy=ONCE)
+    async def root() -> int:
+        try:
+            return await _listens()
+        except PayloadRefused:
+            pass
+        raise ValueError("no pin")
+
+    async with bench.worker():
+        task = await bench.app.dispatch(root)
+        await bench.app.send_signal(task, "n", "seven")
+        with pytest.raises(TaskFailed, match="no pin"):
+            await task.result(timeout=30)
+        assert await bench.app.retry(task)
+        await bench.app.send_signal(task, "n", 7)
+        assert await task.result(timeout=30) == 7
+
+
 async def test_a_group_with_a_signal_that_did_not_fit_lets_it_through(
     bench: Bench, no_linger: None
 ) -> None:

@@ -31,6 +31,7 @@ _ONE_BY_ONE = 100  # moments: each takes a turn of every branch, and an entry
 _MOMENT = 0.001  # seconds that sleeps which end together may be apart
 _STRANGER = 5.0  # seconds between two looks at a task whose end is told to nobody who shares it
 _MOST_WATCHED = 1000  # tasks that share their end: each end of one looks at all
+_UNWATCHED = 60.0  # seconds between two looks at the others
 
 
 class Arrivals:
@@ -290,8 +291,9 @@ class Arrivals:
             return None
         asks = list(self._open.values())
         watched = list({ask.task: None for ask in strangers if ask.task})
-        unwatched = len(watched[_MOST_WATCHED:])
-        if unwatched or any(ask.untold for ask in strangers):
+        if unwatched := len(watched[_MOST_WATCHED:]):
+            due_at = min(due_at, self._loop.time() + _UNWATCHED)
+        if any(ask.untold for ask in strangers):
             due_at = min(due_at, self._loop.time() + _STRANGER)
         left = None if due_at == inf else timedelta(seconds=max(0.0, due_at - self._loop.time()))
         return Waiting(

@@ -62,14 +62,15 @@ class Ending(Pump):
         elif ask.running:
             ask.running.cancel()
 
-    async def escape(self, error: BaseException) -> None:
+    async def escape(self, error: BaseException, *, final: bool) -> None:
         """The attempt failed with this. What it let through, and what it did nothing about, is no
         answer to the next one: steps run again in it, and children in the next life, since they
-        had their own tries. What was being done elsewhere is done first, and known."""
+        had their own tries. What was being done elsewhere is done first, and known. `final`: the
+        next one is a new life."""
         await self._effects.end()
         drop: set[int] = set()
         later = set(self._history.later - self._faults.told)
-        for kind, position in self._unhandled(error):
+        for kind, position in self._unhandled(error, final):
             (later if kind == "failed child" else drop).add(position)
         void = self._recording.tail
         changed = bool(drop) or later != self._history.later or void is not None
@@ -82,14 +83,16 @@ class Ending(Pump):
 
     async def keep_notes(self) -> None:
         """The run is parked: what was done elsewhere is known to whoever goes on with it."""
+        self.freeze()
         await self._effects.end()
         if self._recording.stays:
             await self._recording.keep(self._history.later)
 
-    def _unhandled(self, error: BaseException) -> Iterator[tuple[str, int]]:
+    def _unhandled(self, error: BaseException, final: bool) -> Iterator[tuple[str, int]]:
         parts = _parts_of(error)
         escaped = set(map(id, parts))
-        asks = [ask for ask in self._faults.asks if not _is_unfit(ask) or self._led_to(error, ask)]
+        faults = self._faults.asks
+        asks = [a for a in faults if final or not _is_unfit(a) or self._led_to(error, a)]
         asks += [ask for raised, ask in self._raised if id(raised) in escaped]
         if self._last_due and any(map(_is_of_a_timer, parts)):
             asks.append(self._last_due)
@@ -104,7 +107,7 @@ class Ending(Pump):
 
     def _led_to(self, error: BaseException, ask: Ask) -> bool:
         """Whether what this raised ends the attempt, or was being handled as that was raised. Else
-        it was caught, and stays: nobody may ever send another signal."""
+        it was caught, and stays until the next life: nobody may ever send another signal."""
         around = set(map(id, _parts_of(error, handled=True)))
         return any(id(raised) in around for raised, of in self._raised if of is ask)
 

@@ -28,6 +28,7 @@ __all__ = ["Flow"]
 
 
 _PATIENCE = 10  # asks that are refused at once
+_LOOK = 0.1  # seconds
 
 
 class Flow(Ending):
@@ -198,17 +199,20 @@ class Flow(Ending):
             self._effects.heard(work)
 
     async def _to_its_end(self, work: "asyncio.Task[bytes]") -> None:
-        """However often its branch is cancelled. As long as the function goes on, that may take its
-        time: what is not known would be done again by the next replay. Whoever ends the function
-        cancels its branches once more."""
-        while not (work.done() or self.closed or self.context.cancel_requested):
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({work})
-        # Its patience is ours: as a timer of the function it would be recorded.
-        ending = self.loop.create_task(self._effects.end([work]), context=outside())
+        """However often its branch is cancelled. The patience is ours: as a timer of the function
+        it would be recorded."""
+        ending = self.loop.create_task(self._wait_for(work), context=outside())
         while not ending.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({ending})
+
+    async def _wait_for(self, work: "asyncio.Task[bytes]") -> None:
+        """As long as the function goes on, it may take its time: what is not known would be done
+        again by the next replay. Whether it is stopped is looked at, since not every branch hears
+        of that: a group that gives up already does not tell those in it again."""
+        while not (work.done() or self.closed or self.context.cancel_requested):
+            await asyncio.wait({work}, timeout=_LOOK)
+        await self._effects.end([work])
 
     async def carried_out_elsewhere(self, done: "Future[bytes]") -> None:
         """By a thread, from now on."""

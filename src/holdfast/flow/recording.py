@@ -92,9 +92,11 @@ class Recording:
 
     async def keep(self, later: Iterable[int]) -> None:
         """Write what stays, of a run that goes another way next time: nothing of it has a place any
-        more. Signals that it heard of are not used up. `later`: as dropped before."""
+        more, nor has it given anything up. Signals that it heard of are not used up. `later`: as
+        dropped before."""
         async with self.turn:
-            self._pending = [one for one in self._pending if one.position <= self._last_to_stay]
+            come = [one for one in self._pending if one.position <= self._last_to_stay]
+            self._pending = [one for one in come if one.kind not in ("abandoned", "passed")]
             self._consumed.clear()
             if self._pending:
                 self.position = self._last_to_stay + 1

@@ -347,7 +347,7 @@ class Attempt:
             if isinstance(error, TaskCancelled) and await self._is_cancelled():
                 settlement = self.settle(Cancelled())
             if settlement and settlement.verdict in _FAILING and self.why is not Why.WAITS:
-                await flow.escape(error)
+                await flow.escape(error, final=settlement.verdict.final)
             elif settlement and settlement.verdict is Verdict.WAITING:
                 await flow.keep_notes()
         except LeaseLost:
@@ -366,7 +366,8 @@ class Attempt:
         if self.began and settlement and settlement.verdict in _FAILING and not self.ends_itself:
             with suppress(LeaseLost, TimeoutError):
                 async with asyncio.timeout(_KEEPING):
-                    await self.began.escape(asyncio.CancelledError())
+                    error, final = asyncio.CancelledError(), settlement.verdict.final
+                    await self.began.escape(error, final=final)
 
     async def undo_rows(self) -> None:
         """It is given up: what its transaction has locked would hold up its next try."""
@@ -390,14 +391,20 @@ class Attempt:
         if isinstance(error, NeedsWorker):
             logger.info("task %s: %s; it will run there, alone", self.context.task_id, error)
             return self.settle(HandedBack())  # granted again, it runs here as the only one
-        if self.why is None and self.began and not isinstance(error, Parked):
-            error = self.began.mistakes() or error
         if isinstance(error, Parked):
-            return self.settle(Waiting(wakes=NEVER, reason=f"parked: {error}"))
+            return self._parked(error)
         outcome = outcome_of(error, self.function, self.context)
         if isinstance(outcome, Errored) and self.began and self.began.is_of_a_child(error):
             outcome = Errored(outcome.failure, retryable=False)  # the child had its own tries
-        return self.settle(outcome)
+        settlement = self.settle(outcome)
+        # Its next try comes to the same question again.
+        if self.began and self.why is None and settlement.verdict is not Verdict.RETRY:
+            mistaken = self.began.mistakes()
+            return self._parked(mistaken) if mistaken else settlement
+        return settlement
+
+    def _parked(self, why: Parked) -> Settlement:
+        return self.settle(Waiting(wakes=NEVER, reason=f"parked: {why}"))
 
     @property
     def ends_itself(self) -> bool:
