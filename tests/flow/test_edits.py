@@ -261,7 +261,7 @@ async def test_a_run_that_is_parked_dispatches_nothing_more(bench: Bench, no_lin
             await step("a")
             telling = None if fits else asyncio.create_task(tell())
             if telling:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)  # in the middle of a dispatch
                 return "too early"
             await step("b")
             return str(await _signal())
@@ -304,7 +304,7 @@ async def test_what_is_given_up_by_a_run_that_is_parked_is_not(
             paying = asyncio.create_task(pay())
             telling = None if fits else asyncio.create_task(tell())
             if telling:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)  # in the middle of a dispatch
                 paying.cancel()
                 return "too early"
             await step("b")
@@ -328,7 +328,9 @@ async def _is_parked(bench: Bench, task: Any, app: Any) -> None:
     """By a worker of this app, whose dispatches take a while; and it is retried."""
     await bench.app.send_signal(task, "stir", "it")
     client = await app.home.client()
-    client.store = cast(Store, SlowToAnswer(client.store))
+    slow = SlowToAnswer(client.store)
+    slow.after = 0.6
+    client.store = cast(Store, slow)
     async with bench.worker(app, queues=["default"]):
 
         async def parked() -> bool:
